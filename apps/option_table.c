@@ -40,8 +40,8 @@ const app_option app_option_table[] = {
      "layer",
      "how several devices share the layers: 'layer': one after the other, each its own; 'tensor': "
      "each a part of every layer, all at once; 'hybrid': layers over --groups, each layer over the "
-     "devices of its group; 'auto': 'tensor' or 'layer', whichever is faster by a forecast. The "
-     "text is the same"},
+     "devices of its group; 'auto': whichever generates one text fastest by a forecast: 'layer', "
+     "'tensor', or 'hybrid' over the groups that links suggest. The text is the same"},
     {"--groups", KIND_TEXT, CMD_MODEL, AT(groups), 0, 0, "I,...;...", NULL,
      "with --split-mode hybrid: places in --device that compute a layer together, as in 0,1;2,3; "
      "default: those that the driver says have the fastest links"},
@@ -151,8 +151,7 @@ const app_option app_option_table[] = {
      "when beam search ends: no: as soon as no text of the present length can be better; yes: with "
      "N texts; never: when no text of any length can be better; model: as its files say, else no"},
     {"--no-repeat-ngram", KIND_INT, CMD_RUN | CMD_LOGITS, AT(no_repeat_ngram), -1, INT_MAX_D, "N",
-     "-1",
-     "beam search: no run of N tokens comes twice; 0: it may; -1: as the model's files say"},
+     "-1", "beam search: no run of N tokens comes twice; 0: it may; -1: as the model's files say"},
     {"-s --seed", KIND_SEED, CMD_TEXT, AT(seed), 0, 0, "S", "-1",
      "seed of the random draws; -1: a new one, shown in the summary"},
     {"-s --seed", KIND_TEXT, CMD_SERVE, AT(seed_text), 0, 0, "S", "-1",
@@ -220,19 +219,19 @@ const app_option app_option_table[] = {
      "the stages in the order they run, as in 'penalties;top-k;temperature'; what is left out is "
      "off. Default: penalties; dry; bias; fsd; top-n-sigma; top-k; tail-free; typical; top-p; "
      "min-p; xtc; temperature, with --mirostat: penalties; dry; bias; temperature; mirostat"},
-    {"-md --draft --model-draft", KIND_TEXT, CMD_DRAFT, AT(draft), 0, 0,
-     "MODEL|mtp|ngram|auto", NULL,
+    {"-md --draft --model-draft", KIND_TEXT, CMD_DRAFT, AT(draft), 0, 0, "MODEL|mtp|ngram|auto",
+     NULL,
      "draft tokens and verify several per pass; the text stays the same. A model of the same "
      "vocabulary; 'mtp': the layer that the model's own files hold to predict one token more "
      "(inspect names it); 'ngram': what followed the longest earlier copy of the text's end; "
      "'auto': that, and the largest model beside the target with at most a sixth of its bytes"},
     {"--draft-device", KIND_TEXT, CMD_DRAFT, AT(draft_device), 0, 0, "NAME", NULL,
      "where the draft model computes; default: where the target does"},
-    {"-ngld --gpu-layers-draft --n-gpu-layers-draft --draft-offload-layers", KIND_TEXT,
-     CMD_DRAFT, AT(draft_offload_layers), 0, 0, "N|all|auto", NULL,
+    {"-ngld --gpu-layers-draft --n-gpu-layers-draft --draft-offload-layers", KIND_TEXT, CMD_DRAFT,
+     AT(draft_offload_layers), 0, 0, "N|all|auto", NULL,
      "as --offload-layers, for the draft model; default: all, when it has a device of its own"},
-    {"--draft-length", KIND_TEXT, CMD_DRAFT, AT(draft_length), 0, 0,
-     "cost|heuristic|fixed:K", "cost",
+    {"--draft-length", KIND_TEXT, CMD_DRAFT, AT(draft_length), 0, 0, "cost|heuristic|fixed:K",
+     "cost",
      "tokens drafted per pass: what measured times and acceptances say is fastest, none if nothing "
      "is; 5, then 2 more when all are accepted, else 1 fewer (for one text); or always K, 1 to 15"},
     {"--draft-accept", KIND_CHOICE, CMD_TEXT | CMD_BENCH, AT(draft_accept), 0, 0,

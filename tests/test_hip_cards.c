@@ -240,6 +240,39 @@ static void test_groups_by_links(void **state) {
     unsetenv("GODWIT_EMULATOR_LINKS");
 }
 
+/* auto weighs the groups that links make, too, and says what it took. */
+static void test_auto(void **state) {
+    (void)state;
+    if (getenv("GODWIT_EMULATOR_DEVICES") == NULL) {
+        skip();
+    }
+    gw_model_options o = {.path = shared_path("goldens/qwen3"), .exact = 1, .n_ctx = 128};
+    answer want = run(&o);
+    gw_model *m = NULL;
+    gw_model_info info;
+    o.device = "hip:0,hip:1,hip:2,hip:3";
+    o.split_mode = "auto";
+    o.chunk = 17;
+    setenv("GODWIT_EMULATOR_LINKS", "abab", 1);
+    need(gw_model_open(&o, &m));
+    gw_model_describe(m, &info);
+    const char *note = strstr(info.note, "tokens/s by the forecast: tensor ");
+    if (note == NULL || strstr(note, ", layer ") == NULL || strstr(note, "not fit") != NULL ||
+        strstr(note, ", hybrid 0,2;1,3 ") == NULL || strstr(note, "(taken)") == NULL) {
+        fail_msg("'%s'", info.note);
+    }
+    const char *devices = strstr(note, "(taken), layer")    ? "+ hip:3"
+                          : strstr(note, "(taken), hybrid") ? "; hip:3"
+                                                            : "+ hip:2";
+    if (strstr(info.device, devices) == NULL) {
+        fail_msg("'%s' on %s", note, info.device);
+    }
+    gw_model_free(m);
+    same(&o, &want, devices); /* measured once */
+    unsetenv("GODWIT_EMULATOR_LINKS");
+    free(want.rows);
+}
+
 static void test_models(void **state) {
     (void)state;
     static const char *const models[] = {"goldens/mixtral", "goldens/gpt-oss",
@@ -457,13 +490,18 @@ static void test_refused(void **state) {
 }
 
 static int run_all(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_cards),   cmocka_unit_test(test_eight_cards),
-        cmocka_unit_test(test_groups),      cmocka_unit_test(test_groups_by_links),
-        cmocka_unit_test(test_models),      cmocka_unit_test(test_saved_and_shifted),
-        cmocka_unit_test(test_batches),     cmocka_unit_test(test_short_queue),
-        cmocka_unit_test(test_silent_card), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_given_models)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_cards),
+                                       cmocka_unit_test(test_eight_cards),
+                                       cmocka_unit_test(test_groups),
+                                       cmocka_unit_test(test_groups_by_links),
+                                       cmocka_unit_test(test_auto),
+                                       cmocka_unit_test(test_models),
+                                       cmocka_unit_test(test_saved_and_shifted),
+                                       cmocka_unit_test(test_batches),
+                                       cmocka_unit_test(test_short_queue),
+                                       cmocka_unit_test(test_silent_card),
+                                       cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_given_models)};
     cmocka_set_test_filter(getenv("GODWIT_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

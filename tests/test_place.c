@@ -729,6 +729,138 @@ static void test_time_of_a_group(void **state) {
     assert_true(token == 2.0 + 4 * 8.0);
 }
 
+/* ---- --split-mode auto -------------------------------------------------------------------------
+ */
+
+/* Links of six devices, told by their addresses: a letter for each as in GODWIT_EMULATOR_LINKS. */
+static const char *links;
+static char handles[6];
+
+static int linked(const struct gw_device *a, const struct gw_device *b) {
+    char x = links[(const char *)(const void *)a - handles];
+    char y = links[(const char *)(const void *)b - handles];
+    return x == '-' || y == '-' ? 0 : x == y ? 1000 : 500;
+}
+
+enum { AUTO_LAYERS = 8 };
+
+/* Made-up times of the groups that there are: a layer takes 8 alone, its part of 8 and an exchange
+ * by the slowest link together. */
+static void make_gauges(const gw_place *p, double fast, double slow, gw_gauge *gauges) {
+    for (int d = 0; d < p->n_devices; d++) {
+        const gw_group *g = &p->group[d];
+        double layer = 8.0 / g->n;
+        for (int i = 0; i < g->n; i++) {
+            for (int j = 0; j < i; j++) {
+                int rank = linked(p->devices[g->device[i]].device, p->devices[g->device[j]].device);
+                double cost = 8.0 / g->n + (rank == 1000 ? fast : slow) * g->n / 2.0;
+                layer = cost > layer ? cost : layer;
+            }
+        }
+        gauges[d] = (gw_gauge){.n_points = 1,
+                               .at = {1},
+                               .token_body = {8.0},
+                               .token_layer = 8.0,
+                               .send_token = 0.5,
+                               .weight_bytes = 100.0};
+        gauges[GW_MAX_DEVICES + d] = gauges[d];
+        gauges[GW_MAX_DEVICES + d].token_body[0] = layer;
+        gauges[GW_MAX_DEVICES + d].token_layer = layer;
+    }
+}
+
+/* All ways are weighed, and the fastest of those that fit is taken: by numbers. */
+static void test_choice_of_a_mode(void **state) {
+    (void)state;
+    static const struct {
+        const char *links, *weighed;
+        double fast, slow; /* exchanges of two */
+        const char *taken;
+    } cases[] = {
+        {"aabb", "tensor,layer,hybrid 0,1;2,3", 0.5, 0.5, "tensor"},
+        {"aabb", "tensor,layer,hybrid 0,1;2,3", 0.5, 4.0, "hybrid 0,1;2,3"},
+        {"aabb", "tensor,layer,hybrid 0,1;2,3", 5.0, 9.0, "layer"},
+        {"abab", "tensor,layer,hybrid 0,2;1,3", 0.5, 4.0, "hybrid 0,2;1,3"},
+        {"aaaa", "tensor,layer,hybrid 0,1;2,3", 0.5, 0.5, "tensor"},
+        {"aaaa", "tensor,layer,hybrid 0,1;2,3", 3.0, 9.0, "hybrid 0,1;2,3"},
+        {"aaabbb", "tensor,layer,hybrid 0,1,2;3,4,5,hybrid 0,1;2,3;4,5", 0.5, 9.0,
+         "hybrid 0,1,2;3,4,5"},
+        {"aa", "tensor,layer", 0.5, 9.0, "tensor"},
+        {"aaa", "tensor,layer", 3.0, 9.0, "tensor"},
+        {"aab", "tensor,layer,hybrid 0,1;2", 0.5, 9.0, "hybrid 0,1;2"},
+        {"----", "tensor,layer", 0.5, 9.0, "layer"},
+    };
+    gw_backend made_up = {.name = "made up", .link_rank = linked};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gw_place p = {.n_devices = (int)strlen(cases[i].links) + 1,
+                      .n_layers = AUTO_LAYERS,
+                      .n_blocks = 1,
+                      .equal = 1};
+        gw_hparams hp = {.n_layers = AUTO_LAYERS};
+        gw_place_sizes sizes = {.hp = &hp};
+        uint64_t bytes[AUTO_LAYERS + 1];
+        gw_arrangement ways[GW_ARRANGEMENTS];
+        gw_gauge gauges[GW_GAUGES];
+        double seconds[GW_ARRANGEMENTS];
+        char weighed[256] = "";
+        links = cases[i].links;
+        for (int l = 0; l <= AUTO_LAYERS; l++) {
+            bytes[l] = 100;
+        }
+        p.n_listed = p.n_devices - 1;
+        for (int d = 0; d < p.n_devices; d++) {
+            sizes.bytes[d] = bytes;
+            p.devices[d].backend = &made_up;
+            if (d > 0) {
+                p.devices[d].device = (struct gw_device *)(void *)&handles[d - 1];
+                p.listed[d - 1] = d;
+                p.listed_share[d - 1] = 1.0;
+            }
+        }
+        int n = gw_place_arrangements(&p, ways);
+        for (int w = 0; w < n; w++) {
+            gw_where where[AUTO_LAYERS + 1];
+            double prompt;
+            size_t used = strlen(weighed);
+            snprintf(weighed + used, sizeof weighed - used, "%s%s", w > 0 ? "," : "", ways[w].name);
+            assert_int_equal(gw_place_arrange(&p, &ways[w]), GW_OK);
+            for (int l = 0; l <= AUTO_LAYERS; l++) {
+                int at = l * p.n_asked / AUTO_LAYERS;
+                where[l] = (gw_where)p.asked[at < p.n_asked ? at : p.n_asked - 1];
+            }
+            make_gauges(&p, cases[i].fast, cases[i].slow, gauges);
+            gw_gauge_predict(&p, &sizes, gauges, where, &prompt, &seconds[w]);
+        }
+        assert_string_equal(weighed, cases[i].weighed);
+        assert_string_equal(ways[gw_place_fastest(seconds, n)].name, cases[i].taken);
+    }
+    const double none[] = {-1.0, -1.0}, second[] = {-1.0, 3.0, 3.0};
+    assert_int_equal(gw_place_fastest(none, 2), -1);
+    assert_int_equal(gw_place_fastest(second, 3), 1);
+}
+
+/* The whole way: every arrangement is timed, what is taken is said, and the text is the same. */
+static void test_split_mode_auto(void **state) {
+    (void)state;
+    char folder[64];
+    new_cache(folder, sizeof folder);
+    gw_model_options o = {.device = "twin:0,twin:1", .split_mode = "auto", .n_ctx = 64, .chunk = 8};
+    text want = on_cpu(NULL, NULL);
+    gw_model *m = open_model(&o);
+    const char *note = strstr(m->place.note, "tokens/s by the forecast: tensor ");
+    assert_non_null(note);
+    assert_non_null(strstr(note, ", layer "));
+    assert_null(strstr(note, "does not fit"));
+    int together = strstr(note, "(taken), layer") != NULL;
+    assert_int_equal(m->place.grouped, together);
+    assert_int_equal(m->place.n_asked, together ? 1 : 2);
+    compare(m, NULL, &want, "auto");
+    free(want.rows);
+    char command[96];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
 /* What the forecast says fits, opens; what it says does not is refused. auto stays within. */
 static void test_forecast_within_a_budget(void **state) {
     (void)state;
@@ -803,6 +935,8 @@ int main(void) {
         cmocka_unit_test_setup(test_forecast, reset),
         cmocka_unit_test(test_time_of_layers),
         cmocka_unit_test(test_time_of_a_group),
+        cmocka_unit_test(test_choice_of_a_mode),
+        cmocka_unit_test_setup(test_split_mode_auto, reset),
         cmocka_unit_test_setup(test_forecast_within_a_budget, reset),
         cmocka_unit_test_setup(test_failing_measurement, reset),
     };

@@ -11,7 +11,7 @@
 #include "core/base/clock.h"
 #include "core/engine/run/session_state.h"
 
-enum { VERSION = 10, FIRST_POS = 16, LAST_POS = 80, HOME_ROWS = 128 };
+enum { VERSION = 11, FIRST_POS = 16, LAST_POS = 80, HOME_ROWS = 128 };
 enum { SAMPLE = 8, MOST_TIMES = 64, SETTLED = 16 };
 
 static const double enough = 384e6;  /* bytes of sampled layers: more than caches hold */
@@ -441,23 +441,60 @@ static gw_status gauge_one(const subject *of, const gw_place_sizes *sizes, uint6
     return GW_OK;
 }
 
-/* A device beyond d of the same kind, whose times are d's, too; d: none. */
-static int twin_of(const gw_place *place, const gw_place_sizes *s, int d) {
-    const gw_device_info *own = &place->info[d];
+/* Two devices of one kind, with the same to compute. */
+static int are_alike(const gw_place *place, const gw_place_sizes *s, int d, int e) {
+    const gw_device_info *a = &place->info[d], *b = &place->info[e];
     size_t blocks = (size_t)gw_weights_blueprint(s->weights)->n_blocks;
     size_t bytes = ((size_t)s->hp->n_layers + 1) * blocks * sizeof *s->bytes[d];
+    return place->devices[d].backend == place->devices[e].backend && a->name[0] != '\0' &&
+           strcmp(a->name, b->name) == 0 && strcmp(a->detail, b->detail) == 0 &&
+           memcmp(s->bytes[d], s->bytes[e], bytes) == 0;
+}
+
+/* A device beyond d whose times are d's, too; d: none. */
+static int twin_of(const gw_place *place, const gw_place_sizes *s, int d) {
     for (int e = d + 1; d > 0 && e < place->n_devices; e++) {
-        const gw_device_info *other = &place->info[e];
-        if (place->devices[d].backend == place->devices[e].backend && own->name[0] != '\0' &&
-            strcmp(own->name, other->name) == 0 && strcmp(own->detail, other->detail) == 0 &&
-            memcmp(s->bytes[d], s->bytes[e], bytes) == 0) {
+        if (are_alike(place, s, d, e)) {
             return e;
         }
     }
     return d;
 }
 
-gw_status gw_gauge_all(const gw_place *place, const gw_place_sizes *sizes, gw_gauge *gauges) {
+static int rank_of(const gw_place *place, int d, int e) {
+    const gw_backend *backend = place->devices[d].backend;
+    return backend->link_rank != NULL
+               ? backend->link_rank(place->devices[d].device, place->devices[e].device)
+               : 0;
+}
+
+/* Two groups of devices that are alike, linked alike. */
+static int are_alike_groups(const gw_place *place, const gw_place_sizes *s, const gw_group *g,
+                            const gw_group *h) {
+    int alike = g->n == h->n && (g->link == NULL) == (h->link == NULL);
+    for (int i = 0; alike && i < g->n; i++) {
+        alike = g->device[i] > 0 && g->share[i] == h->share[i] &&
+                are_alike(place, s, g->device[i], h->device[i]);
+        for (int j = 0; alike && j < i; j++) {
+            alike = rank_of(place, g->device[i], g->device[j]) ==
+                    rank_of(place, h->device[i], h->device[j]);
+        }
+    }
+    return alike;
+}
+
+/* A group before that of d whose times are its, too; d: none. */
+static int twin_of_group(const gw_place *place, const gw_place_sizes *s, int d) {
+    for (int e = 1; e < d; e++) {
+        if (place->group[e].n > 1 &&
+            are_alike_groups(place, s, &place->group[d], &place->group[e])) {
+            return e;
+        }
+    }
+    return d;
+}
+
+gw_status gw_gauge_devices(const gw_place *place, const gw_place_sizes *sizes, gw_gauge *gauges) {
     for (int d = place->n_devices - 1; d >= 0; d--) { /* first what the CPU waits for */
         int other = d == 0 && place->n_devices > 1 ? 1 : d, twin = twin_of(place, sizes, d);
         if (twin != d) {
@@ -469,14 +506,26 @@ gw_status gw_gauge_all(const gw_place *place, const gw_place_sizes *sizes, gw_ga
         GW_TRY(gauge_one(&of, sizes, key_of(place, sizes, d, other),
                          other != d ? &gauges[other] : NULL, &gauges[d]));
     }
+    return GW_OK;
+}
+
+gw_status gw_gauge_groups(const gw_place *place, const gw_place_sizes *sizes, gw_gauge *gauges) {
     for (int d = 0; d < place->n_devices && place->grouped; d++) {
-        if (place->group[d].n > 1) {
+        int twin = twin_of_group(place, sizes, d);
+        if (place->group[d].n > 1 && twin != d) {
+            gauges[GW_MAX_DEVICES + d] = gauges[GW_MAX_DEVICES + twin];
+        } else if (place->group[d].n > 1) {
             subject of = subject_of(place, &place->group[d]);
             GW_TRY(gauge_one(&of, sizes, key_of_group(place, sizes, d), NULL,
                              &gauges[GW_MAX_DEVICES + d]));
         }
     }
     return GW_OK;
+}
+
+gw_status gw_gauge_all(const gw_place *place, const gw_place_sizes *sizes, gw_gauge *gauges) {
+    GW_TRY(gw_gauge_devices(place, sizes, gauges));
+    return gw_gauge_groups(place, sizes, gauges);
 }
 
 /* ---- predicting -------------------------------------------------------------------------------

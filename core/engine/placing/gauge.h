@@ -44,6 +44,9 @@ typedef struct gw_gauge {
 
 /* All devices and groups of the place, sizes from gw_place_measure. gauges [GW_GAUGES]. */
 gw_status gw_gauge_all(const gw_place *place, const gw_place_sizes *sizes, gw_gauge *gauges);
+/* Its two parts: each device alone, and the groups as the devices are arranged. */
+gw_status gw_gauge_devices(const gw_place *place, const gw_place_sizes *sizes, gw_gauge *gauges);
+gw_status gw_gauge_groups(const gw_place *place, const gw_place_sizes *sizes, gw_gauge *gauges);
 
 /* Could it have been measured? What comes from a file may say anything. */
 int gw_gauge_is_sound(const gw_gauge *gauge);

@@ -23,10 +23,11 @@ typedef struct gw_place {
     int n_asked;
     /* --split-mode tensor, hybrid: by the device that stands for a group in `where`; else n 1. */
     gw_group group[GW_MAX_DEVICES];
-    int grouped; /* some group has several cards */
-    int may_ungroup; /* --split-mode auto: then `asked` and `share` were these */
-    int ungrouped[GW_MAX_DEVICES], n_ungrouped;
-    double ungrouped_share[GW_MAX_DEVICES];
+    int grouped;     /* some group has several cards */
+    int by_forecast; /* --split-mode auto: gw_place_choose arranges them once more */
+    int equal;       /* nobody named shares: those of a layer are equal */
+    int listed[GW_MAX_DEVICES], n_listed; /* `asked` and `share` while each was alone */
+    double listed_share[GW_MAX_DEVICES];
     int n_layers, n_blocks, last_block; /* last_block: of a layer, experts aside */
     int offloaded;                      /* N */
     int cpu_experts;                    /* the experts of the first so many layers stay at home */
@@ -59,8 +60,22 @@ void gw_place_close(gw_place *place);
  * then what stands for each. GW_E_ARGUMENT: a mode or list that is not well formed. */
 gw_status gw_place_group_devices(gw_place *place, const gw_model_options *options);
 
-/* After all each device has layers of its own. */
-void gw_place_ungroup(gw_place *place);
+/* One way in which the devices asked for share the layers: each group a bit for every place in
+ * their list. */
+typedef struct gw_arrangement {
+    unsigned group[GW_MAX_DEVICES];
+    int n;
+    char name[64]; /* "layer", "tensor", "hybrid 0,1;2,3" */
+} gw_arrangement;
+
+enum { GW_ARRANGEMENTS = 4 };
+
+/* The ways that --split-mode auto weighs, no two alike: all together, where so many can be; each
+ * alone; groups by links; of four devices and more also groups of two by links, where more cards
+ * are linked alike. Their number. */
+int gw_place_arrangements(const gw_place *place, gw_arrangement out[GW_ARRANGEMENTS]);
+/* `asked`, `share` and `group` become so. GW_E_ARGUMENT: a share that is none. */
+gw_status gw_place_arrange(gw_place *place, const gw_arrangement *way);
 
 /* The device that prompts of what lies in main memory may go to; 0: none. */
 int gw_place_fetches(const gw_place *place);
@@ -115,6 +130,17 @@ void gw_place_spread(const gw_place *place, const gw_place_sizes *sizes, int n, 
 /* use [n_devices]. 1 when it fits everywhere; *tight (may be NULL): a device where it does not. */
 int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_where *where,
                   gw_place_use *use, int *tight);
+
+/* place_modes.c. Seconds of one generated token with all layers on the devices asked for, as they
+ * are arranged; -1: they do not fit. gauges: gw_gauge_all. */
+struct gw_gauge;
+double gw_place_token_seconds(const gw_place *place, const gw_place_sizes *sizes,
+                              const struct gw_gauge *gauges, gw_where *room);
+/* The first of the least of seconds [n] that are not below 0; -1: there are none. */
+int gw_place_fastest(const double *seconds, int n);
+/* --split-mode auto: times each of gw_place_arrangements, arranges the devices as is fastest for
+ * one generated token, and notes it. Alone where all layers fit in no way. room [as where]. */
+gw_status gw_place_choose(gw_place *place, const gw_place_sizes *sizes, gw_where *room);
 
 /* Decide N as options ask, "auto" by measuring, and fill place->offloaded and place->where.
  * GW_E_NOMEM says what is needed, what is free and the largest N that fits. */

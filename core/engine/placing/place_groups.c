@@ -58,21 +58,24 @@ static int link_cards(gw_place *p, gw_group *g) {
 }
 
 /* The devices at the places of `members` become group number n of those that stand for one. */
-static gw_status make_group(gw_place *p, const gw_place *as_asked, unsigned members, int equal,
-                            int n) {
+static gw_status make_group(gw_place *p, unsigned members, int n) {
     gw_group g = {.n = 0};
     double sum = 0.0;
+    int several = __builtin_popcount(members) > 1;
     if (__builtin_popcount(members) > GW_MAX_CARDS) {
         return gw_fail(GW_E_ARGUMENT, "split-mode",
                        "at most %d devices compute a layer together; --split-mode hybrid makes "
                        "groups of more",
                        GW_MAX_CARDS);
     }
-    for (int i = 0; i < as_asked->n_asked; i++) {
+    for (int i = 0; i < p->n_listed; i++) {
         if (members >> i & 1) {
-            g.device[g.n] = as_asked->asked[i];
-            g.share[g.n++] = equal ? 1.0 : as_asked->share[i];
-            sum += as_asked->share[i];
+            if (several && !(p->listed_share[i] > 0.0)) {
+                return gw_fail(GW_E_ARGUMENT, "split", "a share of a layer is more than 0");
+            }
+            g.device[g.n] = p->listed[i];
+            g.share[g.n++] = p->equal ? 1.0 : p->listed_share[i];
+            sum += p->listed_share[i];
         }
     }
     if (g.n > 1 && g.device[0] == 0) { /* what only the CPU has kernels for stands at home alone */
@@ -94,44 +97,107 @@ static gw_status make_group(gw_place *p, const gw_place *as_asked, unsigned memb
     return GW_OK;
 }
 
-static gw_status read_groups(gw_place *p, const gw_place *as_asked, const char *groups, int equal) {
+gw_status gw_place_arrange(gw_place *p, const gw_arrangement *way) {
+    p->grouped = 0;
+    for (int d = 0; d < GW_MAX_DEVICES; d++) {
+        if (p->group[d].link != NULL) {
+            p->devices[d].backend->unlink(p->group[d].link);
+        }
+        p->group[d] = (gw_group){.n = 1, .device = {d}, .share = {1.0}};
+    }
+    for (int n = 0; n < way->n; n++) {
+        GW_TRY(make_group(p, way->group[n], n));
+    }
+    return GW_OK;
+}
+
+/* ---- ways ------------------------------------------------------------------------------------ */
+
+static int is_apart(const gw_arrangement *way) {
+    int apart = 1;
+    for (int n = 0; n < way->n; n++) {
+        apart &= __builtin_popcount(way->group[n]) == 1;
+    }
+    return apart;
+}
+
+/* "0,1;2,3" */
+static void write_groups(const gw_arrangement *way, char *out, size_t room) {
+    size_t used = 0;
+    out[0] = '\0';
+    for (int n = 0; n < way->n; n++) {
+        for (int i = 0, before = 0; i < GW_MAX_DEVICES; i++) {
+            if (way->group[n] >> i & 1 && used < room) {
+                const char *between = before++ > 0 ? "," : n > 0 ? ";" : "";
+                used += (size_t)snprintf(out + used, room - used, "%s%d", between, i);
+            }
+        }
+    }
+}
+
+static void name_way(gw_arrangement *way) {
+    char groups[sizeof way->name - 8];
+    write_groups(way, groups, sizeof groups);
+    int apart = is_apart(way), whole = way->n == 1 && !apart;
+    snprintf(way->name, sizeof way->name, "%s%s",
+             apart   ? "layer"
+             : whole ? "tensor"
+                     : "hybrid ",
+             apart || whole ? "" : groups);
+}
+
+static gw_arrangement each_alone(const gw_place *p) {
+    gw_arrangement way = {.n = p->n_listed};
+    for (int i = 0; i < way.n; i++) {
+        way.group[i] = 1u << i;
+    }
+    name_way(&way);
+    return way;
+}
+
+static gw_arrangement all_together(const gw_place *p) {
+    gw_arrangement way = {.group = {(1u << p->n_listed) - 1}, .n = 1};
+    name_way(&way);
+    return way;
+}
+
+static gw_status read_groups(const gw_place *p, const char *groups, gw_arrangement *way) {
     unsigned all = 0, members;
-    int n = 0;
-    for (const char *at = groups; n == 0 || *at != '\0'; n++) {
-        GW_TRY(read_group(groups, &at, as_asked->n_asked, &members));
+    for (const char *at = groups; way->n == 0 || *at != '\0'; way->n++) {
+        GW_TRY(read_group(groups, &at, p->n_listed, &members));
         if ((all & members) != 0) {
             return gw_fail(GW_E_ARGUMENT, "groups", "'%.40s' has a place in two groups", groups);
         }
         all |= members;
-        GW_TRY(make_group(p, as_asked, members, equal, n));
+        way->group[way->n] = members;
     }
-    if (all + 1 != 1u << as_asked->n_asked) {
+    if (all + 1 != 1u << p->n_listed) {
         return gw_fail(GW_E_ARGUMENT, "groups", "'%.40s' leaves out some of the %d devices", groups,
-                       as_asked->n_asked);
+                       p->n_listed);
     }
     return GW_OK;
 }
 
 /* How fast the link between two of the devices asked for is; 0: they have none of their own. */
 static int rank_of(const gw_place *p, int i, int j) {
-    const gw_plan_device *a = &p->devices[p->asked[i]], *b = &p->devices[p->asked[j]];
+    const gw_plan_device *a = &p->devices[p->listed[i]], *b = &p->devices[p->listed[j]];
     return a->backend == b->backend && a->backend->link_rank != NULL
                ? a->backend->link_rank(a->device, b->device)
                : 0;
 }
 
-/* Of the devices in `left` those that one of them, place i, is to compute layers with: all whose
- * links to it, and to one another, are as fast as its fastest. */
-static unsigned nearest(const gw_place *p, unsigned left, int i) {
+/* Of the devices in `left` those that one of them, place i, is to compute layers with: up to `most`
+ * whose links to it, and to one another, are as fast as its fastest. */
+static unsigned nearest(const gw_place *p, unsigned left, int i, int most) {
     unsigned members = 1u << i;
     int fastest = 0, n = 1;
-    for (int j = 0; j < p->n_asked; j++) {
+    for (int j = 0; j < p->n_listed; j++) {
         int rank = j != i && (left >> j & 1) ? rank_of(p, i, j) : 0;
         fastest = rank > fastest ? rank : fastest;
     }
-    for (int j = 0; j < p->n_asked && fastest > 0; j++) {
-        int fits = (left & ~members) >> j & 1 && n < GW_MAX_CARDS;
-        for (int k = 0; fits && k < p->n_asked; k++) {
+    for (int j = 0; j < p->n_listed && fastest > 0; j++) {
+        int fits = (left & ~members) >> j & 1 && n < most;
+        for (int k = 0; fits && k < p->n_listed; k++) {
             fits = !(members >> k & 1) || rank_of(p, j, k) >= fastest;
         }
         members |= fits ? 1u << j : 0u;
@@ -140,22 +206,43 @@ static unsigned nearest(const gw_place *p, unsigned left, int i) {
     return members;
 }
 
-/* Without --groups: cards whose links are the fastest are one. */
-static gw_status find_groups(gw_place *p, const gw_place *as_asked, int equal) {
-    unsigned left = (1u << as_asked->n_asked) - 1;
-    char text[64] = "", note[128];
-    for (int n = 0, i = 0; left != 0; i++) {
-        unsigned members = left >> i & 1 ? nearest(as_asked, left, i) : 0;
+/* Cards whose links are the fastest are one, up to `most` of them. */
+static gw_arrangement by_links(const gw_place *p, int most) {
+    gw_arrangement way = {.n = 0};
+    unsigned left = (1u << p->n_listed) - 1;
+    for (int i = 0; i < p->n_listed; i++) {
+        unsigned members = left >> i & 1 ? nearest(p, left, i, most) : 0;
         left &= ~members;
-        for (int j = 0; j < as_asked->n_asked; j++) {
-            size_t used = strlen(text);
-            const char *between = (members & ((1u << j) - 1)) != 0 ? "," : used > 0 ? ";" : "";
-            if (members >> j & 1) {
-                snprintf(text + used, sizeof text - used, "%s%d", between, j);
-            }
-        }
-        GW_TRY(members != 0 ? make_group(p, as_asked, members, equal, n++) : GW_OK);
+        way.group[way.n] = members;
+        way.n += members != 0;
     }
+    name_way(&way);
+    return way;
+}
+
+int gw_place_arrangements(const gw_place *p, gw_arrangement out[GW_ARRANGEMENTS]) {
+    const gw_arrangement ways[GW_ARRANGEMENTS] = {all_together(p), each_alone(p),
+                                                  by_links(p, GW_MAX_CARDS), by_links(p, 2)};
+    const int possible[GW_ARRANGEMENTS] = {p->n_listed <= GW_MAX_CARDS, 1, 1, p->n_listed >= 4};
+    int n = 0;
+    for (int i = 0; i < GW_ARRANGEMENTS; i++) {
+        int known = 0;
+        for (int k = 0; k < n; k++) {
+            known |= strcmp(out[k].name, ways[i].name) == 0;
+        }
+        if (possible[i] && !known) {
+            out[n++] = ways[i];
+        }
+    }
+    return n;
+}
+
+/* Without --groups. */
+static gw_status find_groups(gw_place *p) {
+    char text[64], note[128];
+    gw_arrangement way = by_links(p, GW_MAX_CARDS);
+    GW_TRY(gw_place_arrange(p, &way));
+    write_groups(&way, text, sizeof text);
     snprintf(note, sizeof note,
              p->grouped ? "groups by the driver's table of links: %s"
                         : "no two of the devices have a link of their own: each has layers",
@@ -165,8 +252,12 @@ static gw_status find_groups(gw_place *p, const gw_place *as_asked, int equal) {
 }
 
 gw_status gw_place_group_devices(gw_place *p, const gw_model_options *o) {
-    const gw_place as_asked = *p;
+    gw_arrangement way = {.n = 0};
     split_mode mode;
+    p->equal = o->split == NULL;
+    p->n_listed = p->n_asked;
+    memcpy(p->listed, p->asked, sizeof p->listed);
+    memcpy(p->listed_share, p->share, sizeof p->listed_share);
     for (int d = 0; d < GW_MAX_DEVICES; d++) {
         p->group[d] = (gw_group){.n = 1, .device = {d}, .share = {1.0}};
     }
@@ -174,38 +265,19 @@ gw_status gw_place_group_devices(gw_place *p, const gw_model_options *o) {
     if (o->groups != NULL && mode != MODE_HYBRID) {
         return gw_fail(GW_E_ARGUMENT, "groups", "are for --split-mode hybrid");
     }
-    if (mode == MODE_HYBRID && o->groups == NULL) {
-        return find_groups(p, &as_asked, o->split == NULL);
+    if (mode == MODE_HYBRID && o->groups != NULL) {
+        GW_TRY(read_groups(p, o->groups, &way));
+        return gw_place_arrange(p, &way);
     }
     if (mode == MODE_HYBRID) {
-        return read_groups(p, &as_asked, o->groups, o->split == NULL);
+        return find_groups(p);
     }
-    if (mode == MODE_LAYER || p->n_asked < 2) {
-        return GW_OK;
+    if (mode == MODE_TENSOR && p->n_asked > 1) {
+        way = all_together(p);
+        return gw_place_arrange(p, &way);
     }
-    for (int i = 0; i < p->n_asked; i++) {
-        if (!(p->share[i] > 0.0)) {
-            return gw_fail(GW_E_ARGUMENT, "split", "a share of a layer is more than 0");
-        }
-    }
-    GW_TRY(make_group(p, &as_asked, (1u << p->n_asked) - 1, o->split == NULL, 0));
-    p->may_ungroup = mode == MODE_AUTO;
-    p->n_ungrouped = as_asked.n_asked;
-    memcpy(p->ungrouped, as_asked.asked, sizeof p->ungrouped);
-    memcpy(p->ungrouped_share, as_asked.share, sizeof p->ungrouped_share);
+    p->by_forecast = mode == MODE_AUTO && p->n_asked > 1;
     return GW_OK;
-}
-
-void gw_place_ungroup(gw_place *p) {
-    gw_group *g = &p->group[p->asked[0]];
-    if (g->link != NULL) {
-        p->devices[g->device[0]].backend->unlink(g->link);
-    }
-    *g = (gw_group){.n = 1, .device = {g->device[0]}, .share = {1.0}};
-    p->grouped = p->may_ungroup = 0;
-    p->n_asked = p->n_ungrouped;
-    memcpy(p->asked, p->ungrouped, sizeof p->asked);
-    memcpy(p->share, p->ungrouped_share, sizeof p->share);
 }
 
 double gw_place_part(const gw_place *place, int at, int d) {

@@ -560,35 +560,6 @@ static void place_tables(gw_place *place, const gw_place_sizes *sizes, int n) {
     }
 }
 
-/* Seconds of a token with all layers on the devices asked for; -1: they do not fit. */
-static double token_seconds(const gw_place *place, const gw_place_sizes *sizes,
-                            const gw_gauge *gauges, gw_where *room) {
-    gw_place_use use[GW_MAX_DEVICES];
-    double prompt = 0.0, token = 0.0;
-    gw_place_spread(place, sizes, place->n_layers, room);
-    if (!gw_place_fits(place, sizes, room, use, NULL)) {
-        return -1.0;
-    }
-    gw_gauge_predict(place, sizes, gauges, room, &prompt, &token);
-    return token;
-}
-
-/* --split-mode auto: together, or each its own layers, as a forecast says. */
-static gw_status choose_mode(gw_place *place, const gw_place_sizes *sizes, gw_gauge *gauges) {
-    gw_place apart = *place;
-    GW_TRY(gw_gauge_all(place, sizes, gauges));
-    apart.grouped = 0;
-    apart.n_asked = place->n_ungrouped;
-    memcpy(apart.asked, place->ungrouped, sizeof apart.asked);
-    memcpy(apart.share, place->ungrouped_share, sizeof apart.share);
-    double together = token_seconds(place, sizes, gauges, place->where);
-    double alone = token_seconds(&apart, sizes, gauges, place->where);
-    if (together < 0.0 || (alone >= 0.0 && alone < together)) {
-        gw_place_ungroup(place);
-    }
-    return GW_OK;
-}
-
 gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
                           const gw_model_options *options) {
     gw_place_use use[GW_MAX_DEVICES];
@@ -598,8 +569,8 @@ gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
     if (place->where == NULL) {
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %d layers", n);
     }
+    GW_TRY(place->by_forecast ? gw_place_choose(place, sizes, place->where) : GW_OK);
     place->tables_home = place->grouped;
-    GW_TRY(place->may_ungroup ? choose_mode(place, sizes, gauges) : GW_OK);
     const char *asked = options->offload_layers;
     int automatic = asked != NULL ? strcmp(asked, "auto") == 0 : place->automatic;
     const gw_hparams *hp = sizes->hp;
