@@ -1,12 +1,15 @@
-# tests/test_rss.py - peak memory of a run: at most the file, the KV cache and a tenth more.
+# tests/test_rss.py - memory of a run: at most the file, the KV cache and a tenth more; a measurement
+# of devices takes no table of n-grams.
 # Models with random weights, large enough that the program itself (FIXED) does not decide.
+import json
 import os
+import struct
 import subprocess
 import sys
 
 import pytest
 
-from program import BIN, EMULATOR, SANITIZED, SHARED
+from program import BIN, EMULATOR, SANITIZED, SHARED, copy_folder
 
 SYNTH = SHARED / "tools/synth_gguf.py"
 FIXED = 24 << 20  # the program, its libraries, one thread stack per thread, the tokenizer
@@ -39,3 +42,55 @@ def test_peak(weights, tmp_path):
     peak = peak_bytes(["logits", "-m", path, "-c", CONTEXT, "--ids", "1,300,301,302", "--greedy", 4])
     limit = (path.stat().st_size + kv) * 1.1 + FIXED
     assert peak <= limit, f"{peak / 2**20:.0f} MiB, allowed {limit / 2**20:.0f} MiB"
+
+
+def is_prime(n):
+    return n > 1 and all(n % d for d in range(2, int(n**0.5) + 1))
+
+
+def enlarge_tables(folder, base):
+    """The same folder with tables of n-grams from `base` rows a hash on, of zeros that take no disk; bytes
+    of one table."""
+    config = json.loads((folder / "config.json").read_text())
+    config["ngram_vocab_size_base"] = base
+    (folder / "config.json").write_text(json.dumps(config))
+    path = folder / "model.safetensors"
+    data = path.read_bytes()
+    begin = 8 + struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:begin])
+    primes, n = [], base
+    while len(primes) < (config["ngram_size"] - 1) * config["heads_per_ngram"]:
+        primes += [n] if is_prime(n) else []
+        n += 1
+    name = next(k for k in header if "ngram_embedding.shard_0" in k)
+    width = header[name]["shape"][1]
+    rows = -(-sum(primes) // config["make_ngram_vocab_size_divisible_by"]) * 8
+    end = len(data) - begin
+    header[name] |= {"shape": [rows, width], "data_offsets": [end, end + rows * width * 2]}
+    kept, place = b"", 0
+    for key, t in sorted(header.items(), key=lambda kv: kv[1].get("data_offsets", [0])[0]):
+        if key not in ("__metadata__", name):
+            first, last = t["data_offsets"]
+            kept += data[begin + first:begin + last]
+            t["data_offsets"] = [place, place + last - first]
+            place += last - first
+    header[name]["data_offsets"] = [place, place + rows * width * 2]
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as out:
+        out.write(struct.pack("<Q", len(text)) + text + kept)
+        out.truncate(8 + len(text) + place + rows * width * 2)
+    return rows * width * 2
+
+
+def test_measuring_takes_no_table(tmp_path, monkeypatch):
+    """auto and plan make layers up to measure with: not their tables, which may be larger than memory."""
+    golden = SHARED / "goldens/qwen4-exp"
+    if not golden.is_dir():
+        pytest.skip(f"{golden} is not there")
+    folder = copy_folder(golden, tmp_path / "model")
+    table = enlarge_tables(folder, 4_000_000)
+    assert table > 500e6
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    peak = peak_bytes(["plan", "-m", folder, "-c", 64, "-b", 16, "--device", "cpu"])
+    assert peak <= FIXED + (32 << 20), f"{peak / 2**20:.0f} MiB; the table has {table / 2**20:.0f}"

@@ -261,13 +261,7 @@ static void emit_listed(walk *w, const gw_spec_block *b) {
 
 static void emit_ngram(walk *w, const gw_spec_block *b) {
     const gw_tensor *table = weight(w, b, 0);
-    gw_ngram_args a = {.size = (int)number(w, b, GW_ARG_SIZE, 2.0),
-                       .heads = (int)number(w, b, GW_ARG_HEADS, 1.0),
-                       .index = (int)number(w, b, GW_ARG_INDEX, 0.0),
-                       .vocab = w->in->hp->n_vocab,
-                       .end = (int)number(w, b, GW_ARG_END, 0.0),
-                       .base = (int64_t)number(w, b, GW_ARG_BASE, 0.0),
-                       .seed = (int64_t)number(w, b, GW_ARG_SEED, 0.0)};
+    gw_ngram_args a = gw_block_ngram(w->bp, w->in->hp, w->layer, b);
     int64_t cols = table != NULL ? table->dim[1] * (a.size - 1) * a.heads : 1;
     gw_tensor *out = new_tensor(w, GW_FMT_F32, cols > 0 ? cols : 1);
     gw_node *node = new_node(w, GW_OP_NGRAM, "ngram", out);

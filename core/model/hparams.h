@@ -76,6 +76,7 @@ typedef struct gw_hparams {
     unsigned char
         *skips; /* [n_layers + 1, n_blocks] 1: the block's condition does not hold there */
     int n_blocks;
+    int32_t most_ngrams; /* of a sample: a hash of n-grams names about so many rows; 0: as stated */
     uint64_t state_bytes;       /* that recurrent blocks remember of one sequence */
     uint64_t least_state_bytes; /* the same where nothing is taken back      */
 } gw_hparams;

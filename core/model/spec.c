@@ -147,6 +147,29 @@ int32_t gw_block_entries(const gw_blueprint *bp, const gw_hparams *hp, int layer
     return entries > most ? entries : most;
 }
 
+gw_ngram_args gw_block_ngram(const gw_blueprint *bp, const gw_hparams *hp, int layer,
+                             const gw_spec_block *b) {
+    static const struct {
+        int slot;
+        double absent;
+    } rows[] = {{GW_ARG_SIZE, 2.0}, {GW_ARG_HEADS, 1.0}, {GW_ARG_INDEX, 0.0},
+                {GW_ARG_END, 0.0},  {GW_ARG_BASE, 0.0},  {GW_ARG_SEED, 0.0}};
+    double x[sizeof rows / sizeof rows[0]];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        gw_expr e = b->number[rows[i].slot];
+        x[i] = e.n > 0 ? gw_spec_value(bp, hp, layer, e) : rows[i].absent;
+    }
+    int64_t base = (int64_t)x[4];
+    return (gw_ngram_args){.size = (int)x[0],
+                           .heads = (int)x[1],
+                           .index = (int)x[2],
+                           .vocab = hp->n_vocab,
+                           .end = (int)x[3],
+                           .base = hp->most_ngrams > 0 && base > hp->most_ngrams ? hp->most_ngrams
+                                                                                 : base,
+                           .seed = (int64_t)x[5]};
+}
+
 int gw_block_stays_home(const gw_blueprint *bp, const gw_spec_block *b) {
     int is_beside = b->kind == GW_BLOCK_EMBED && b->section == GW_SECTION_START;
     int before = 0;

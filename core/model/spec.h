@@ -320,6 +320,9 @@ int gw_block_matrices(const gw_spec_block *b);
 /* Does the block read rows of a table for all layers beside the embedding, which is the first? Such
  * a table stays at home, in main memory; one of n-grams where it does not fit elsewhere. */
 int gw_block_stays_home(const gw_blueprint *bp, const gw_spec_block *b);
+/* What an ngram block hashes in a layer. */
+gw_ngram_args gw_block_ngram(const gw_blueprint *bp, const gw_hparams *hp, int layer,
+                             const gw_spec_block *b);
 /* The area that a compress block keeps in a layer, but for where it begins. */
 gw_area gw_block_area(const gw_blueprint *bp, const gw_hparams *hp, int layer,
                       const gw_spec_block *b);

@@ -4,6 +4,8 @@
 
 #include "core/model/weights_parts.h"
 
+enum { NGRAMS = 1024 };
+
 /* 0x2c in every byte: an f16 of 0.07, a bf16 or f32 of 2e-12, codes of 12 and 44. */
 static gw_status rows_made_up(const gw_weight_source *src, int64_t first, int64_t n, void *dst) {
     const gw_entry *e = src->state;
@@ -131,6 +133,35 @@ static int layer_of(const gw_weights *w, const gw_weights *s, int role, size_t i
                                           : 0;
 }
 
+/* Rows for every table of n-grams: those of the sample's blocks. Of a model's own there may be more
+ * bytes than of memory, and a token reads a row of each hash, however many there are. */
+static int64_t ngram_rows(const gw_weights *s) {
+    int64_t most = 0;
+    for (int at = 0; at < s->hp.n_layers * s->bp.n_blocks; at++) {
+        int layer = at / s->bp.n_blocks;
+        const gw_spec_block *b = &s->bp.block[at % s->bp.n_blocks];
+        if (b->kind == GW_BLOCK_NGRAM && gw_block_runs(b, &s->hp, layer)) {
+            gw_ngram g;
+            gw_ngram_args a = gw_block_ngram(&s->bp, &s->hp, layer, b);
+            int last = (a.size - 1) * a.heads - 1; /* a graph of it has been checked */
+            gw_ngram_init(&g, &a);
+            most = g.first[last] + g.rows[last] > most ? g.first[last] + g.rows[last] : most;
+        }
+    }
+    return most;
+}
+
+static void shorten_tables(gw_weights *s) {
+    int64_t rows = ngram_rows(s);
+    for (size_t i = 0; i < s->start[s->bp.n_weights]; i++) {
+        gw_entry *e = &s->entries[i];
+        if (gw_entry_there(e) && e->t.n_dim == 2 && s->bp.block[e->block].kind == GW_BLOCK_NGRAM &&
+            e->t.dim[0] > rows) {
+            e->t.dim[0] = rows;
+        }
+    }
+}
+
 gw_status gw_weights_sample(const gw_weights *w, const gw_plan_device *devices,
                             const gw_group *group, int n, gw_weights **out) {
     gw_weights *s = calloc(1, sizeof *s);
@@ -139,6 +170,7 @@ gw_status gw_weights_sample(const gw_weights *w, const gw_plan_device *devices,
     }
     s->bp = w->bp;
     s->hp = w->hp;
+    s->hp.most_ngrams = NGRAMS;
     s->where = w->where;
     s->devices = devices;
     s->n_devices = group->n;
@@ -159,6 +191,7 @@ gw_status gw_weights_sample(const gw_weights *w, const gw_plan_device *devices,
             e->layer = layer_of(w, s, r, i, e->layer);
         }
     }
+    shorten_tables(s);
     GW_TRY_DONE(load_sample(s, group));
     *out = s;
     return GW_OK;

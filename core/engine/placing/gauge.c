@@ -253,13 +253,14 @@ static gw_status open_rig(const subject *of, const gw_place_sizes *sizes, gw_wei
 }
 
 /* Layers of the sample: enough bytes for each card, SAMPLE layers where they are not too much, and
- * no more than a quarter of what is free on one. */
+ * no more than a quarter of what is free on one. Tables of n-grams are small in a sample. */
 static int sample_layers(const gw_place_sizes *s, const subject *of, double *bytes) {
     int n_layers = s->hp->n_layers, n_blocks = gw_weights_blueprint(s->weights)->n_blocks;
     int d = of->d;
     double sum = 0.0, used = 0.0, cards = of->group.n;
     for (int at = 0; at < n_layers * n_blocks; at++) {
-        sum += (double)s->bytes[d][at];
+        const gw_spec_block *b = &gw_weights_blueprint(s->weights)->block[at % n_blocks];
+        sum += b->kind == GW_BLOCK_NGRAM ? 0.0 : (double)s->bytes[d][at];
         used += gw_place_used(s, d, at);
     }
     double layer = sum / n_layers > 1.0 ? sum / n_layers : 1.0, asked = SAMPLE * layer;
