@@ -408,6 +408,97 @@ static inline void bc_states(const char *device, const char *path) {
     assert_true(s.drafted > 0 && s.cached_tokens > 0);
 }
 
+/* Drafts of which few tokens are right, taken back; then far back, into the text and into the
+ * prompt: logits behind every token. rows [BC_BACK, v] are given or, where `check` is 0, taken. */
+enum { BC_PROMPT = 9, BC_BACK = 12 };
+
+static inline void bc_back_row(gw_session *s, size_t row, size_t v, int at, int check,
+                               float *rows) {
+    const float *got = gw_session_logits(s, row);
+    if (!check) {
+        memcpy(rows + (size_t)at * v, got, v * sizeof *got);
+    } else if (memcmp(rows + (size_t)at * v, got, v * sizeof *got) != 0) {
+        fail_msg("other logits behind token %d of the text", at);
+    }
+}
+
+static inline void bc_go_back(const char *device, const char *path, int check, float **rows) {
+    gw_model_options mo = {.path = path, .device = device, .threads = 2, .exact = 1};
+    gw_session_options so = {.n_ctx = 64, .chunk = 5, .kv_type = "f32"};
+    gw_model_info info;
+    gw_model *m = NULL;
+    gw_session *s = NULL;
+    int32_t ids[BC_PROMPT + BC_BACK];
+    bc_ok(gw_model_open(&mo, &m));
+    gw_model_describe(m, &info);
+    size_t v = (size_t)info.n_vocab;
+    for (int i = 0; i < BC_PROMPT + BC_BACK; i++) {
+        ids[i] = (3 + i * 37) % info.n_vocab;
+    }
+    *rows = check ? *rows : calloc(BC_BACK * v, sizeof **rows);
+    assert_non_null(*rows);
+    bc_ok(gw_session_new(m, &so, &s));
+    bc_ok(gw_session_prefill(s, ids, BC_PROMPT));
+    for (int at = 0; !check && at < BC_BACK; at++) { /* straight on */
+        bc_ok(gw_session_decode(s, ids + BC_PROMPT + at, 1));
+        bc_back_row(s, 0, v, at, 0, *rows);
+    }
+    for (int at = 0, right = 1; check && at < BC_BACK; right = right % 4 + 1) {
+        int32_t drafted[6];
+        int n = BC_BACK - at < right ? BC_BACK - at : right;
+        for (int k = 0; k < 6; k++) {
+            drafted[k] = k < n ? ids[BC_PROMPT + at + k] : (at * 31 + k * 7) % info.n_vocab;
+        }
+        bc_ok(gw_session_decode(s, drafted, 6));
+        for (int k = 0; k < n; k++) {
+            bc_back_row(s, (size_t)k, v, at + k, 1, *rows);
+        }
+        at += n;
+        bc_ok(gw_session_rewind(s, BC_PROMPT + at));
+    }
+    static const int32_t to[] = {BC_PROMPT + 3, 4};
+    for (int i = 0; check && i < 2; i++) {
+        int text = to[i] < BC_PROMPT ? 0 : to[i] - BC_PROMPT;
+        bc_ok(gw_session_rewind(s, to[i]));
+        if (to[i] < BC_PROMPT) {
+            bc_ok(gw_session_prefill(s, ids + to[i], (size_t)(BC_PROMPT - to[i])));
+        }
+        for (int at = text; at < BC_BACK; at += 3) {
+            int n = BC_BACK - at < 3 ? BC_BACK - at : 3;
+            bc_ok(gw_session_decode(s, ids + BC_PROMPT + at, (size_t)n));
+            for (int k = 0; k < n; k++) {
+                bc_back_row(s, (size_t)k, v, at + k, 1, *rows);
+            }
+        }
+    }
+    gw_session_free(s);
+    gw_model_free(m);
+}
+
+/* On a device: blocks with n-grams, whose state is the tokens before. A timeline that goes back has
+ * the logits of one of the CPU that goes straight on; a batch with drafts and a small cache
+ * gives the texts of requests alone. path: that of qwen4-exp. */
+static inline void bc_ngrams(const char *device, const char *path) {
+    float *rows = NULL;
+    bc_go_back("cpu", path, 0, &rows);
+    bc_go_back(device, path, 1, &rows);
+    free(rows);
+    const bc_plan p = {.model = path,
+                       .device = device,
+                       .kv_type = "f32",
+                       .requests = 3,
+                       .stem = 40,
+                       .own = 6,
+                       .answer = 5,
+                       .parallel = 3,
+                       .chunk = 40,
+                       .seed = 4,
+                       .lookup = 1,
+                       .length = "fixed:2",
+                       .tokens = 64 * 5};
+    (void)bc_check(&p);
+}
+
 /* Rounds of 24 requests or fewer until there were as many as size says (or the environment): of its
  * device and lengths, all else drawn from its seed (or GODWIT_BATCH_SEED); what came of all. */
 static inline gw_batch_stats bc_rounds(const bc_plan *size) {

@@ -19,8 +19,14 @@ static void states(void **state) {
     bc_states("hip", shared_path("goldens/qwen3.5-moe-mm"));
 }
 
+static void ngrams(void **state) {
+    (void)state;
+    bc_ngrams("hip", shared_path("goldens/qwen4-exp"));
+}
+
 static int run_all(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(in_disorder), cmocka_unit_test(states)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(in_disorder), cmocka_unit_test(states),
+                                       cmocka_unit_test(ngrams)};
     cmocka_set_test_filter(getenv("GODWIT_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,8 +25,19 @@ static void states(void **state) {
     bc_states("opencl", shared_path("goldens/qwen3.5-moe-mm"));
 }
 
+static void ngrams(void **state) {
+    (void)state;
+    if (gw_backend_opencl.device_count() < 1) {
+        print_message("SKIP: no OpenCL device here\n");
+        skip();
+    }
+    setenv("GODWIT_OPENCL", "no-cache,any-floats", 0);
+    bc_ngrams("opencl", shared_path("goldens/qwen4-exp"));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(in_disorder), cmocka_unit_test(states)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(in_disorder), cmocka_unit_test(states),
+                                       cmocka_unit_test(ngrams)};
     cmocka_set_test_filter(getenv("GODWIT_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
