@@ -1,5 +1,6 @@
 # cmake/library.cmake - libgodwit.so with only the names of include/*.h, what an installation
 # gives to programs that use it (header, pkg-config file, CMake package), and the .deb packages.
+# With GODWIT_STATIC none of the library: static libraries are not made to go into a shared one.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -24,14 +25,16 @@ set(EXPORTS ${CMAKE_BINARY_DIR}/generated/libgodwit.map)
 file(CONFIGURE OUTPUT ${EXPORTS} CONTENT "{\n  global:\n${names}  local: *;\n};\n")
 
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/empty.c CONTENT "typedef int gw_nothing;\n")
-add_library(godwit_shared SHARED ${CMAKE_BINARY_DIR}/generated/empty.c)
-set_target_properties(godwit_shared PROPERTIES OUTPUT_NAME godwit EXPORT_NAME godwit
-  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
-  LINK_DEPENDS ${EXPORTS})
-target_link_libraries(godwit_shared PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,godwit_lib>"
-  "-Wl,--version-script=${EXPORTS}")
-target_include_directories(godwit_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
-  $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>)
+if(NOT GODWIT_STATIC)
+  add_library(godwit_shared SHARED ${CMAKE_BINARY_DIR}/generated/empty.c)
+  set_target_properties(godwit_shared PROPERTIES OUTPUT_NAME godwit EXPORT_NAME godwit
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+    LINK_DEPENDS ${EXPORTS})
+  target_link_libraries(godwit_shared PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,godwit_lib>"
+    "-Wl,--version-script=${EXPORTS}")
+  target_include_directories(godwit_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+    $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>)
+endif()
 
 # ---- installing ------------------------------------------------------------------------------------
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME runtime) # what names no component belongs to the program
@@ -41,16 +44,18 @@ configure_file(cmake/godwit.pc.in ${CMAKE_BINARY_DIR}/generated/godwit.pc @ONLY)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/generated/godwitConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 
-install(TARGETS godwit_shared EXPORT godwit
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development)
-install(TARGETS godwit_lib ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
-install(FILES ${HEADERS} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
-install(FILES ${CMAKE_BINARY_DIR}/generated/godwit.pc COMPONENT development
-  DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-install(EXPORT godwit FILE godwitConfig.cmake NAMESPACE godwit:: DESTINATION ${PACKAGE_FOLDER}
-  COMPONENT development)
-install(FILES ${CMAKE_BINARY_DIR}/generated/godwitConfigVersion.cmake COMPONENT development
-  DESTINATION ${PACKAGE_FOLDER})
+if(NOT GODWIT_STATIC)
+  install(TARGETS godwit_shared EXPORT godwit
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development)
+  install(TARGETS godwit_lib ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+  install(FILES ${HEADERS} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+  install(FILES ${CMAKE_BINARY_DIR}/generated/godwit.pc COMPONENT development
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  install(EXPORT godwit FILE godwitConfig.cmake NAMESPACE godwit:: DESTINATION ${PACKAGE_FOLDER}
+    COMPONENT development)
+  install(FILES ${CMAKE_BINARY_DIR}/generated/godwitConfigVersion.cmake COMPONENT development
+    DESTINATION ${PACKAGE_FOLDER})
+endif()
 
 # ---- packages: godwit, libgodwit0, libgodwit-dev ------------------------------------------------------
 set(LIBRARY_PACKAGE libgodwit${PROJECT_VERSION_MAJOR})
