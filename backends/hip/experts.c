@@ -11,11 +11,7 @@
 #include "kernels_hip/gemm/gemm_params.h"
 #include "kernels_hip/strip.h"
 
-enum {
-    MOST_ENTRIES = 65535, /* of a grid */
-    ASIDE = 8 << 10,      /* shared memory that two blocks have beside what is asked for */
-    BESIDE = 18           /* waves of a block that waits beside another one */
-};
+enum { MOST_ENTRIES = 65535 /* of a grid */ };
 
 typedef enum way { DECODE, SORTED, APART } way;
 
@@ -176,60 +172,32 @@ static int records_of(int64_t n) {
     return (int)gw_hip_groups((size_t)blocks_of(n), GW_STRIP_BLOCKS);
 }
 
-/* Shared memory with everything in it that the block reads; 0: it does not come there. Two blocks
- * are to fit a multiprocessor, for there are a few more of them than multiprocessors. Fetches are
- * whole 16 bytes. */
-static size_t staged_bytes(const struct gw_device *d, const gw_node *node,
-                           const struct gw_experts_params *p) {
-    size_t strip = (size_t)records_of(p->k) * (size_t)gw_hip_record_bytes(node->w[0]->fmt);
-    size_t own = (size_t)records_of(p->own_n) * (size_t)gw_hip_record_bytes(node->w[0]->fmt);
-    size_t all = GW_EXPERTS_GLU_STAGED(strip, (size_t)blocks_of(p->k));
-    int glu = node->op == GW_OP_EXPERTS_GLU, shared = p->own[0] != 0;
-    if (!glu) {
-        all = GW_EXPERTS_DOWN_STAGED((size_t)(p->used + shared),
-                                     (size_t)p->used * strip + (shared ? own : 0),
-                                     (size_t)(p->used * blocks_of(p->k) + blocks_of(p->own_n)));
-    }
-    int even = blocks_of(p->k) % 2 == 0 && (glu || blocks_of(p->own_n) % 2 == 0);
-    size_t room = d->shared_bytes > (int)ASIDE ? ((size_t)d->shared_bytes - ASIDE) / 2 : 0;
-    return gw_hip_has_copies(d) && even && p->used + shared <= 32 && all <= room ? all : 0;
-}
-
-/* Of a block of gw_experts_down: as many waves as its pieces keep busy in the same number of turns;
- * few enough for a block of gw_experts_glu beside it, where it waits for that one's end. */
+/* Of a block of gw_experts_down: as many waves as its pieces keep busy in the same number of turns.
+ */
 static unsigned down_waves(const struct gw_device *d, const struct gw_experts_params *p) {
     int each = records_of(p->k), own = p->own[0] != 0 ? records_of(p->own_n) : 0;
     each = each < GW_EXPERTS_CLASSES ? each : GW_EXPERTS_CLASSES;
     own = own < GW_EXPERTS_CLASSES ? own : GW_EXPERTS_CLASSES;
     size_t pieces = (size_t)(p->used * each + own), most = GW_EXPERTS_DOWN_MOST((size_t)d->warp);
-    most = p->staged ? (most < BESIDE ? most : BESIDE) : most;
     return gw_hip_groups(pieces, gw_hip_groups(pieces, most));
 }
 
 static gw_status record_decode(struct gw_segment *segment, const gw_node *node,
                                struct gw_experts_params *p) {
     const struct gw_device *d = segment->device;
-    const gw_hip_launch *before = segment->n > 0 ? &segment->launches[segment->n - 1] : NULL;
-    size_t staged = staged_bytes(d, node, p);
     int glu = node->op == GW_OP_EXPERTS_GLU, shared = p->own[0] != 0;
     unsigned rows = (unsigned)segment->rows;
     char name[64];
-    p->staged = staged > 0;
     name_of(name, sizeof name, glu ? "glu" : "down", node->w[0]->fmt);
     if (glu) {
         unsigned across = (unsigned)(p->m > p->own_n ? p->m : p->own_n) / GW_ACT_BLOCK;
-        GW_TRY(gw_hip_record(
-            segment, node, name, across, entries_of(segment, p) + (shared ? rows : 0), 1,
-            (unsigned)(GW_EXPERTS_GLU_WAVES * d->warp), 1, 1, (unsigned)staged, p, sizeof *p));
-        segment->launches[segment->n - 1].chosen = p->route;
-        return GW_OK;
+        return gw_hip_record(segment, node, name, across,
+                             entries_of(segment, p) + (shared ? rows : 0), 1,
+                             (unsigned)(GW_EXPERTS_GLU_WAVES * d->warp), 1, 1, 0, p, sizeof *p);
     }
-    p->early = before != NULL && before->chosen == p->route;
     return gw_hip_record(segment, node, name, (unsigned)p->m / GW_STRIP_ROWS, rows, 1,
                          down_waves(d, p) * (unsigned)d->warp, 1, 1,
-                         staged > 0 ? (unsigned)staged
-                                    : (unsigned)GW_EXPERTS_DOWN_SHARED(p->used + shared),
-                         p, sizeof *p);
+                         (unsigned)GW_EXPERTS_DOWN_SHARED(p->used + shared), p, sizeof *p);
 }
 
 /* What the norm behind a sum of experts is left, in a plan where that has no launch. */

@@ -202,9 +202,6 @@ typedef struct gw_hip_launch {
     /* 1: a product that can prefetch weights of the product behind it; has_all: its own are so few
      * that all of them are in flight before it has x. */
     int asks_ahead, has_all;
-    /* The route by which this launch takes experts, if no kernel behind it begins before the route
-     * is there; or 0. */
-    gw_hip_ptr chosen;
     /* 1: attention's blocks are to run beside this launch's on an NVIDIA multiprocessor: it gets
      * the largest carve-out (shared memory instead of first-level cache). */
     int carve_out;

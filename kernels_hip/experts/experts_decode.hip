@@ -1,10 +1,8 @@
 /* kernels_hip/experts/experts_decode.hip - experts of generated tokens: both products, activation
  * and codes in one launch, the last product and the sum over a row's experts in another. A shared
- * expert has its part in both. Which weights are needed the launch in front says, so nothing but
- * the shared expert's can be asked for before it has ended; then all is asked for at once, into
- * shared memory where copies go there by themselves. Then a wave has a class of the lanes of
- * arith.h (linear/linear_quant.h). The second launch asks for its weights while the first one is at
- * work: that one lets it begin only when the route is there. */
+ * expert has its part in both. Which weights are needed the launch in front says, so nothing can be
+ * asked for before it has ended; then a wave has a class of the lanes of arith.h
+ * (linear/linear_quant.h), whose records it reads side by side with the other waves. */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/experts/experts.h"
 #include "kernels_hip/linear/strip_read.h"
@@ -133,98 +131,33 @@ GW_DEVICE void leave_strip(float *to, int q, const float *sums) {
     }
 }
 
-/* ---- what comes to shared memory ------------------------------------------------------------- */
-
-#if GW_COPIES
-/* Gates, one for each thing that is fetched; by a wave. */
-template <int N> struct fetches {
-    gw_shared_at first;
-
-    __device__ inline explicit fetches(unsigned long long *gates) {
-        first = gw_shared_address(gates);
-    }
-    __device__ inline void make() const {
-        if (threadIdx.x == 0) {
-            for (int i = 0; i < N; i++) {
-                gw_gate_make(first + i * (int)GW_GATE_BYTES, (int)GW_FETCH_ARRIVALS);
-            }
-            gw_gates_made();
-        }
-        __syncthreads();
-    }
-    /* n pieces of as many bytes, one a lane of the first wave, which calls it. */
-    __device__ inline void fetch(int i, int n, unsigned char *to, const unsigned char *from,
-                                 int bytes) const {
-        gw_fetch(n, gw_shared_address(to), from, bytes, n * bytes, first + i * (int)GW_GATE_BYTES);
-    }
-    __device__ inline void wait(int i) const { gw_gate_wait(first + i * (int)GW_GATE_BYTES, 0); }
-};
-#else
-template <int N> struct fetches {
-    __device__ inline explicit fetches(unsigned long long *) {}
-    __device__ inline void make() const {}
-    __device__ inline void fetch(int, int, unsigned char *, const unsigned char *, int) const {}
-    __device__ inline void wait(int) const {}
-};
-#endif
-
 /* ---- EXPERTS_GLU ----------------------------------------------------------------------------- */
 
 /* Two strips of gate and two of up: a wave has a class of both strips of one of them. */
 template <class F> __device__ static inline void glu(const struct gw_experts_params &p) {
-    GW_SHARED_DYNAMIC(unsigned char, stage); /* the four strips, then the row of x */
     __shared__ float sums[4][CLASSES * STEP];
-    __shared__ unsigned long long gates[5];
     const int shared = p.own[0] ? p.step.rows : 0, is_own = (int)blockIdx.y < shared;
     const int entry = (int)blockIdx.y - shared, row = is_own ? (int)blockIdx.y : entry / p.used;
     const int item = (int)blockIdx.x, wave = gw_wave(), m = is_own ? p.own_n : p.m;
     const int q = wave % CLASSES, part = wave / CLASSES, blocks = p.k / GW_ACT_BLOCK;
     const int records = (blocks + GW_STRIP_BLOCKS - 1) / GW_STRIP_BLOCKS;
-    const int bytes = records * (int)F::BYTES, x_bytes = blocks * (int)GW_ACT_WORDS * 4;
+    const int bytes = records * (int)F::BYTES;
     const uint8_t *gate = is_own ? p.own[0] : p.w[0], *up = is_own ? p.own[1] : p.w[1];
-    const fetches<5> come(gates);
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
     if (row >= gw_live(p.step) || item * GW_ACT_BLOCK >= m) {
         return;
     }
-    const auto fetch_strips = [&](size_t strip) {
-        for (int i = 0; i < (up ? 4 : 2) && wave == 0; i++) {
-            come.fetch(i, 1, stage + i * bytes, (i > 1 ? up : gate) + (strip + i % 2) * bytes,
-                       bytes);
-        }
-    };
-    if (p.staged) {
-        come.make();
-        if (is_own) {
-            fetch_strips(2 * (size_t)item);
-        }
-    }
-    gw_grid_dependency_wait();
-    gw_grid_launch_dependents(); /* the next launch reads the route before its own wait */
-    const unsigned char *x = (const unsigned char *)p.x + (size_t)row * x_bytes;
     const int expert = is_own ? 0 : gw_expert_of(p, entry);
     const size_t strip = (size_t)expert * (size_t)(m / GW_STRIP_ROWS) + 2 * (size_t)item;
     const unsigned char *w = (part ? up : gate) + strip * (size_t)bytes;
-    if (p.staged) {
-        if (!is_own) {
-            fetch_strips(strip);
-        }
-        if (wave == 0) {
-            come.fetch(4, 1, stage + 4 * bytes, x, x_bytes);
-        }
-        x = stage + 4 * bytes;
-        w = stage + 2 * part * bytes;
-        come.wait(4);
-    }
+    const unsigned *x = (const unsigned *)p.x + (size_t)row * (size_t)blocks * GW_ACT_WORDS;
+    float mine[2][SETS];
     if (part == 0 || up) {
-#pragma unroll 1
-        for (int i = 0; i < 2; i++) {
-            float mine[SETS];
-            if (p.staged) {
-                come.wait(2 * part + i);
-            }
-            add_strip<F>(w + (size_t)i * bytes, (const unsigned *)x, blocks, q, mine);
-            leave_strip(sums[2 * part + i], q, mine);
-        }
+        add_strip<F>(w, x, blocks, q, mine[0]);
+        add_strip<F>(w + bytes, x, blocks, q, mine[1]);
+        leave_strip(sums[2 * part], q, mine[0]);
+        leave_strip(sums[2 * part + 1], q, mine[1]);
     }
     __syncthreads();
     if (gw_team() > 0) {
@@ -275,20 +208,18 @@ GW_DEVICE void leave_norm(const struct gw_experts_params &p, int row, int pair) 
 template <class F> struct down_experts {
     const struct gw_experts_params &p;
     int row, strip, n, blocks, own_blocks;
-    int expert; /* of ask */
-    float gate;
 
     __device__ inline down_experts(const struct gw_experts_params &params)
         : p(params), row((int)blockIdx.y), strip((int)blockIdx.x),
           n(params.used + (params.own[0] != 0)), blocks(params.k / GW_ACT_BLOCK),
-          own_blocks(params.own[0] ? params.own_n / GW_ACT_BLOCK : 0), expert(0), gate(0.0f) {}
-    /* Number and gate of expert k. Not by way of the first cache: it may still have what lay there
-     * before. */
-    __device__ inline void ask(int k) {
-        const volatile float *route = p.route + (size_t)row * 2 * p.used;
-        const volatile float *own = p.own_gate;
-        expert = k < p.used ? (int)route[k] : 0;
-        gate = k < p.used ? p.gate_input ? 1.0f : route[p.used + k] : k < n ? own[row] : 0.0f;
+          own_blocks(params.own[0] ? params.own_n / GW_ACT_BLOCK : 0) {}
+    __device__ inline int expert(int k) const {
+        return k < p.used ? gw_expert_of(p, row * p.used + k) : 0;
+    }
+    __device__ inline float gate(int k) const {
+        return k >= p.used    ? p.own_gate[row]
+               : p.gate_input ? 1.0f
+                              : gw_gate_of(p, row * p.used + k);
     }
     __device__ inline int records(int k) const {
         return ((k < p.used ? blocks : own_blocks) + GW_STRIP_BLOCKS - 1) / GW_STRIP_BLOCKS;
@@ -298,101 +229,54 @@ template <class F> struct down_experts {
         return records(k) < CLASSES ? records(k) : CLASSES;
     }
     __device__ inline int bytes(int k) const { return records(k) * (int)F::BYTES; }
-    __device__ inline const unsigned char *weights(int k, int expert) const {
-        const size_t first = k < p.used ? (size_t)expert * (size_t)(p.m / GW_STRIP_ROWS) : 0;
+    __device__ inline const unsigned char *weights(int k) const {
+        const size_t first = (size_t)expert(k) * (size_t)(p.m / GW_STRIP_ROWS);
         return (k < p.used ? p.w[0] : p.own[0]) + (first + strip) * (size_t)bytes(k);
     }
-    __device__ inline const unsigned char *x(int k) const {
-        const size_t each = GW_ACT_WORDS * 4;
-        return k < p.used ? (const unsigned char *)p.x + ((size_t)row * p.used + k) * blocks * each
-                          : (const unsigned char *)p.own_y + (size_t)row * own_blocks * each;
+    __device__ inline const unsigned *x(int k) const {
+        const size_t entry = (size_t)row * p.used + k;
+        return k < p.used ? (const unsigned *)p.x + entry * blocks * GW_ACT_WORDS
+                          : (const unsigned *)p.own_y + (size_t)row * own_blocks * GW_ACT_WORDS;
     }
 };
 
 /* A strip of the result of a row. */
 template <class F> __device__ static inline void down(const struct gw_experts_params &p) {
-    GW_SHARED_DYNAMIC(float, sums); /* [experts][CLASSES * STEP]; strips; rows of x */
+    GW_SHARED_DYNAMIC(float, sums); /* [experts][CLASSES * STEP] */
     __shared__ unsigned before;
-    __shared__ unsigned long long gates[2];
-    enum { WEIGHTS, ROWS };
-    down_experts<F> of(p);
+    const down_experts<F> of(p);
     const int row = of.row, strip = of.strip, wave = gw_wave(), n = of.n;
     const int strips = p.m / GW_STRIP_ROWS, every = CLASSES * STEP;
-    unsigned char *stage = (unsigned char *)(sums + n * every);
-    unsigned char *rows = stage + p.used * of.bytes(0) + (n > p.used ? of.bytes(p.used) : 0);
-    const int x_bytes = of.blocks * (int)GW_ACT_WORDS * 4;
-    const size_t to = (size_t)row * p.m + strip * GW_STRIP_ROWS + threadIdx.x;
-    const fetches<2> come(gates);
-    if (row >= gw_live(p.step)) {
-        return;
-    }
-    const volatile float *route = p.route + (size_t)row * 2 * p.used;
-    if (p.staged) {
-        come.make();
-    }
-    if (!p.early) {
-        gw_grid_launch_dependents();
-        gw_grid_dependency_wait();
-    }
-#if GW_COPIES
-    if (p.staged && wave == 0) { /* a lane has an expert */
-        const int lane = gw_lane(), k = lane < n ? lane : 0;
-        const int expert = k < p.used ? (int)route[k] : 0, mine = of.bytes(k);
-        const int all = p.used * of.bytes(0) + (n > p.used ? of.bytes(p.used) : 0);
-        gw_fetch(n, gw_shared_address(stage + k * of.bytes(0)), of.weights(k, expert), mine, all,
-                 gw_shared_address(gates + WEIGHTS));
-    }
-#endif
-    of.ask((int)threadIdx.x / GW_STRIP_ROWS);
+    gw_grid_launch_dependents();
     for (int i = (int)threadIdx.x; i < n * every; i += (int)blockDim.x) { /* classes without any */
         if (i % every / STEP >= of.classes(i / every)) {
             sums[i] = 0.0f;
         }
     }
-    if (p.early) {
-        gw_grid_launch_dependents();
-        gw_grid_dependency_wait();
+    gw_grid_dependency_wait();
+    if (row >= gw_live(p.step)) {
+        return;
     }
-#if GW_COPIES
-    if (p.staged && wave == 0) { /* rows of x lie side by side, the shared expert's apart */
-        const int lane = gw_lane(), own = of.own_blocks * (int)GW_ACT_WORDS * 4;
-        gw_fetch(n > p.used ? 2 : 1, gw_shared_address(rows + (lane > 0 ? p.used * x_bytes : 0)),
-                 of.x(lane > 0 ? p.used : 0), lane > 0 ? own : p.used * x_bytes,
-                 p.used * x_bytes + own, gw_shared_address(gates + ROWS));
-    }
-#endif
-    if (p.staged) {
-        come.wait(WEIGHTS);
-        come.wait(ROWS);
-    }
-    const int each = of.classes(0), shared = n > p.used ? of.classes(p.used) : 0;
-    const float addend = p.addend && threadIdx.x < GW_STRIP_ROWS ? p.addend[to] : 0.0f;
+    /* Experts with as many classes lie one after the other, the shared one behind them. */
+    const int own = p.used * of.classes(0), pieces = own + (n > p.used ? of.classes(p.used) : 0);
 #pragma unroll 1
-    for (int i = wave; i < p.used * each + shared; i += (int)blockDim.x / LANES) {
-        const int k = i < p.used * each ? i / each : p.used, q = i - k * each;
-        const unsigned char *w = stage + k * of.bytes(0), *x = rows + k * x_bytes;
+    for (int i = wave; i < pieces; i += (int)blockDim.x / LANES) {
+        const int k = i < own ? i / of.classes(0) : p.used, q = i - k * of.classes(0);
         float mine[SETS];
-        if (!p.staged) {
-            w = of.weights(k, k < p.used ? (int)route[k] : 0);
-            x = of.x(k);
-        }
-        add_strip<F>(w, (const unsigned *)x, k < p.used ? of.blocks : of.own_blocks, q, mine);
+        add_strip<F>(of.weights(k), of.x(k), k < p.used ? of.blocks : of.own_blocks, q, mine);
         leave_strip(sums + k * every, q, mine);
     }
     __syncthreads();
     for (int i = (int)threadIdx.x; i < n * GW_STRIP_ROWS; i += (int)blockDim.x) {
         const int k = i / GW_STRIP_ROWS, r = i % GW_STRIP_ROWS;
         float *classes = sums + k * every + r; /* becomes the value, and its gate */
-        float v = gw_join_classes<CLASSES>(classes, STEP);
-        if (i != (int)threadIdx.x) {
-            of.ask(k);
-        }
+        float v = gw_join_classes<CLASSES>(classes, STEP), gate = of.gate(k);
         if (k < p.used) {
-            const size_t at = (size_t)of.expert * p.m + strip * GW_STRIP_ROWS + r;
+            const size_t at = (size_t)of.expert(k) * p.m + strip * GW_STRIP_ROWS + r;
             v = gw_expert_sum(p, row * p.used + k, 0, at, v);
         }
-        classes[0] = k < p.used ? v : v * of.gate;
-        classes[STEP] = of.gate;
+        classes[0] = k < p.used ? v : v * gate;
+        classes[STEP] = gate;
     }
     __syncthreads();
     if (threadIdx.x < GW_STRIP_ROWS) {
@@ -401,7 +285,8 @@ template <class F> __device__ static inline void down(const struct gw_experts_pa
         for (int k = 0; k < p.used; k++) {
             acc = GW_FMA(mine[k * every + STEP], mine[k * every], acc);
         }
-        acc = p.addend ? addend + acc : acc;
+        const size_t to = (size_t)row * p.m + strip * GW_STRIP_ROWS + threadIdx.x;
+        acc = p.addend ? p.addend[to] + acc : acc;
         ((float *)p.y)[to] = n > p.used ? acc + mine[p.used * every] : acc;
     }
     if (p.behind &&

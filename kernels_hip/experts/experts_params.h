@@ -49,8 +49,6 @@ struct gw_experts_params {
     GW_DEV(void) own_y;
     GW_DEV(const float) own_gate;
     int32_t own_n;
-    int32_t staged; /* weights and x come to shared memory first (GW_EXPERTS_*_STAGED) */
-    int32_t early; /* of gw_experts_down: the launch in front is gw_experts_glu of the same route */
     int32_t left_form, left_blocks;
     int32_t k, m, used, experts;
     int32_t by_entry;   /* x has a row for each entry                 */
@@ -74,12 +72,7 @@ struct gw_experts_params {
 #define GW_EXPERTS_GLU_WAVES (2 * GW_EXPERTS_CLASSES)
 #define GW_EXPERTS_DOWN_MOST(lanes) (1024 / (lanes))
 /* Dynamic shared memory of gw_experts_down: sums, for so many experts, the shared one among them.
- * Staged, what follows is a multiple of 16 bytes: strips of the experts, of so many bytes each, one
- * of the shared expert, and rows of x, blocks of 32 in all. */
+ */
 #define GW_EXPERTS_DOWN_SHARED(experts) (4 * 17 * GW_EXPERTS_CLASSES * (experts))
-#define GW_EXPERTS_DOWN_STAGED(experts, strips, blocks)                                            \
-    (GW_EXPERTS_DOWN_SHARED(experts) + (strips) + 40 * (blocks))
-/* The same of gw_experts_glu: four strips, and a row of x. */
-#define GW_EXPERTS_GLU_STAGED(strip, blocks) (4 * (strip) + 40 * (blocks))
 
 #endif
