@@ -133,6 +133,9 @@ static int is_late_gate(const gw_node *nodes, size_t n) {
         return 0;
     }
     for (size_t i = 2; i < n && (i == 2 || nodes[i - 1].out != act->out); i++) {
+        if (reader == NULL && nodes[i].op == GW_OP_ACT) { /* the segment knows one late gate */
+            return 0;
+        }
         for (int j = 0; j < GW_MAX_IN; j++) {
             if (nodes[i].in[j] == act->out && (reader != NULL || j != 1)) {
                 return 0;

@@ -15,7 +15,9 @@
 
 enum {
     GW_LINEAR_PARTS = 3,
-    GW_LINEAR_MOST = 6,      /* matrices of gw_linear_FORMAT_parts, which may be several nodes' */
+    /* Matrices of gw_linear_FORMAT_parts, which may be several nodes': two lines of parameters more
+     * than for GW_LINEAR_PARTS, so that what follows them lies in its line as before. */
+    GW_LINEAR_MOST = 7,
     GW_LINEAR_THREADS = 512, /* that multiply */
     GW_LINEAR_CLASSES = 8,   /* of quantized weights */
     GW_LINEAR_ITEM = 32,     /* columns that a block of several groups, GLU, or one in front of a

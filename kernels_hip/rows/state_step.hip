@@ -101,6 +101,9 @@ template <int KEYS> __device__ static inline void step(const struct gw_state_ste
         s[j] = start > 0 ? from[(size_t)j * KEYS] : 0.0f;
     }
     gw_grid_dependency_wait();
+    if (gw_live(p.step) < 1) {
+        return;
+    }
     const float logit = p.decay[h], by = p.gate ? p.gate[h * KEYS + t] : 0.0f;
     const float beta = p.beta[h];
     const float mine_q = column[0].value(p, width, start, is_first);
