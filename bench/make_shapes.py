@@ -2,7 +2,7 @@
 """bench/make_shapes.py - GGUF files of random weights in the shapes of hybrid, latent-attention and
 per-layer-input models, for speed and memory, not for text.
 
-    bench/make_shapes.py SHAPE FORMAT OUT.gguf [--layers N] [--seed N]
+    bench/make_shapes.py SHAPE FORMAT OUT.gguf [--layers N] [--vocab N] [--seed N]
 
 SHAPE: qwen3.5-35b-a3b, qwen3.5-27b, deepseek-v2-lite, gemma4-e2b.
 FORMAT: f16, q8_0, q4_k; rows that are no multiple of 256 wide take q5_0 instead of q4_k.
@@ -259,6 +259,7 @@ def main():
     parser.add_argument("format", choices=FILE_TYPES)
     parser.add_argument("out")
     parser.add_argument("--layers", type=int)
+    parser.add_argument("--vocab", type=int)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     s = dict(SHAPES[args.shape])
@@ -266,6 +267,7 @@ def main():
         s["layers"] = args.layers
         if "shared" in s and s["arch"] == "gemma4":
             s["shared"] = min(s["shared"], args.layers // 2)
+    s["vocab"] = args.vocab or s["vocab"]
     arch, rng = s["arch"], np.random.default_rng(args.seed)
     keys, tensors = FAMILIES[arch](s)
     d = s["width"]

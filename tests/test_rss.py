@@ -1,5 +1,5 @@
 # tests/test_rss.py - memory of a run: at most the file, the KV cache and a tenth more; a measurement
-# of devices takes no table of n-grams.
+# of devices takes no table of n-grams; tables of which a token reads a row are not resident.
 # Models with random weights, large enough that the program itself (FIXED) does not decide.
 import json
 import os
@@ -94,3 +94,33 @@ def test_measuring_takes_no_table(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     peak = peak_bytes(["plan", "-m", folder, "-c", 64, "-b", 16, "--device", "cpu"])
     assert peak <= FIXED + (32 << 20), f"{peak / 2**20:.0f} MiB; the table has {table / 2**20:.0f}"
+
+
+def decoding_bytes(args):
+    """Resident bytes, the most seen from the first word on standard output to the end of it."""
+    with subprocess.Popen([BIN, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, bufsize=0) as child:
+        most = 0
+        while child.stdout.read(1):
+            with open(f"/proc/{child.pid}/statm") as f:
+                numbers = f.read().split()
+            most = max(most, int(numbers[1]) * os.sysconf("SC_PAGESIZE"))
+    assert child.returncode == 0
+    return most
+
+
+def test_decode_leaves_tables_on_disk(tmp_path):
+    """A small gemma4-e2b, whose table of inputs per layer is over a third of what a token reads:
+    resident are at most 1.2 times the decode bytes, and the program itself."""
+    path, vocab = tmp_path / "e.gguf", 98304
+    subprocess.run([sys.executable, "bench/make_shapes.py", "gemma4-e2b", "q4_k", path, "--layers", "10",
+                    "--vocab", str(vocab)], check=True, stdout=subprocess.DEVNULL)
+    done = subprocess.run([BIN, "bench", "-m", path, "-p", "0", "-n", "1", "-r", "1", "-o", "json",
+                           "--device", "cpu"], check=True, capture_output=True, text=True)
+    decode = json.loads(done.stdout)[0]["decode_bytes"]
+    table = vocab * 10 * 256 * 144 // 256
+    assert table > 0.35 * decode
+    resident = decoding_bytes(["run", "-m", path, "-c", CONTEXT, "-b", 32, "-p", "w1 w2", "-n", 32,
+                               "--ignore-eos", "--device", "cpu"])
+    limit = 1.2 * decode + FIXED
+    assert resident <= limit, f"{resident / 2**20:.0f} MiB, allowed {limit / 2**20:.0f} MiB"
