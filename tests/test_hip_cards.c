@@ -261,14 +261,17 @@ static void test_auto(void **state) {
         strstr(note, ", hybrid 0,2;1,3 ") == NULL || strstr(note, "(taken)") == NULL) {
         fail_msg("'%s'", info.note);
     }
-    const char *devices = strstr(note, "(taken), layer")    ? "+ hip:3"
-                          : strstr(note, "(taken), hybrid") ? "; hip:3"
-                                                            : "+ hip:2";
-    if (strstr(info.device, devices) == NULL) {
+    int joined = 0, taken = strstr(note, "(taken), layer") != NULL    ? 3
+                            : strstr(note, "(taken), hybrid") != NULL ? 0
+                                                                      : 2;
+    for (const char *at = info.device; (at = strstr(at, ") + ")) != NULL; at++) {
+        joined++;
+    }
+    if (joined != taken) { /* "hip:0 (...) + hip:2 (...): 1 layer; ..." */
         fail_msg("'%s' on %s", note, info.device);
     }
     gw_model_free(m);
-    same(&o, &want, devices); /* measured once */
+    same(&o, &want, "hip:0 ("); /* another choice, maybe, where times are disturbed */
     unsetenv("GODWIT_EMULATOR_LINKS");
     free(want.rows);
 }
