@@ -2,6 +2,7 @@
 # tests/check_tree.py - house rules that a compiler does not see: nothing that can end the process,
 # sizes of functions and files, no unfinished words, every test registered, docs that name what is
 # there. An exception is one row below, with its reason.
+import fnmatch
 import os
 import re
 
@@ -144,6 +145,21 @@ def tests_registered():
     return missing
 
 
+def kernels_found():
+    """Kernels of HIP that would be compiled at run time from another file than has them. Variants of
+    products are found by their suffix instead, those of tests by the tests."""
+    listed = tree.ROOT / "backends/hip/program.c"
+    table = re.findall(r'\{"(gw_[\w*]+)",\s*"(kernels_hip/[\w/.]+)"\}', listed.read_text())
+    if len(table) < 40:
+        yield f"{tree.rel(listed)}: the table of kernels is not read"
+    for path in sources((".hip",)):
+        for made in re.findall(r"GW_KERNEL\(\s*([\w#]+)", path.read_text()):
+            name = re.sub(r"##\w+", "x", made)
+            found = next((file for glob, file in table if fnmatch.fnmatch(name, glob)), "no file")
+            if found != tree.rel(path) and not re.match(r"gw_(linear|glu|test)_", name):
+                yield f"{tree.rel(path)}: {made} would be compiled from {found}"
+
+
 def subcommands():
     """Names of the app_command structs in apps/."""
     return {name for path in tree.files(["apps"], (".c",)) for name in
@@ -173,6 +189,7 @@ def main():
     tree.report("files begin with their name; columns, blanks", layout())
     tree.report("no word of a workplace", words(PRIVATE))
     tree.report("nothing unfinished", words(UNFINISHED))
+    tree.report("kernels are compiled from the file that has them", kernels_found())
     tree.report("README shows every subcommand; links lead somewhere", docs_complete())
     missing = tests_registered()
     if missing is None:
