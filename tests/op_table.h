@@ -115,17 +115,6 @@ static int ot_of_row(const char *kernel) {
     return found;
 }
 
-/* Is it one of the products that every format has, not one of the table? */
-static inline int ot_of_format(const op_case *c) {
-    return strcmp(c->why, gw_format_of(c->fmt[0])->name) == 0;
-}
-
-/* For left_out: two of three of those; each format has other products than its neighbour. */
-static inline int ot_other_turn(const op_case *c) {
-    static int turn;
-    return ot_of_format(c) && turn++ % 3 != 0;
-}
-
 /* Cases 0 .. n - 1 of a table; GODWIT_OP_CASES=FIRST-LAST picks a part of it. Over the whole table
  * every kernel must be reached, except those whose names contain `other` (or NULL). */
 static void ot_check_table(op_bench *b, op_case (*case_of)(int i), int n, const char *other) {

@@ -199,7 +199,7 @@ static void test_rejection(void **state) {
 /* Two tokens by the whole drafter, against the target's own distribution of pairs. */
 static void test_rejection_of_models(void **state) {
     (void)state;
-    enum { TRIALS = TEST_SANITIZED ? 40 : 2500, TOP = 4 };
+    enum { TRIALS = TEST_SANITIZED ? 250 : 2500, TOP = 4 };
     const named_sampler row = {
         "top-k 4",
         {.temperature = 1.3f, .top_k = TOP, .top_p = 1, .typical_p = 1, .repeat_penalty = 1},
@@ -267,8 +267,7 @@ static void test_rejection_of_models(void **state) {
     print_message("  p %.3g, %.2f of the drafts accepted\n", p,
                   (double)stats.accepted / (double)stats.drafted);
     assert_true(sum == TRIALS); /* nothing outside the filters */
-    /* So few as with sanitizers say nothing of chances. */
-    assert_true(p > 0.01 || TEST_SANITIZED);
+    assert_true(p > 0.01);
     assert_true(stats.accepted > stats.drafted / 4);
     gw_drafter_free(d);
     gw_sampler_free(sampler);
@@ -732,9 +731,8 @@ static void test_end(void **state) {
     gw_sampler_defaults(&o);
     o.bias = &bias;
     o.n_bias = 1;
-    enum { TEXTS = TEST_SANITIZED ? 10 : 40 };
     int ends = 0, inside = 0;
-    for (uint64_t seed = 0; seed < TEXTS; seed++) {
+    for (uint64_t seed = 0; seed < 40; seed++) {
         gw_sampler *a, *b;
         o.seed = seed;
         o.frequency_penalty = 0.2f;
@@ -770,7 +768,7 @@ static void test_end(void **state) {
         gw_sampler_free(b);
     }
     print_message("  %d texts ended, %d of them inside a draft\n", ends, inside);
-    assert_true(ends > TEXTS / 4 && inside > TEXTS / 12);
+    assert_true(ends > 10 && inside > 3);
     gw_drafter_free(d);
     gw_session_free(s);
     gw_model_free(draft);
