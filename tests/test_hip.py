@@ -34,6 +34,13 @@ def models():
     return [pytest.param(path, args, id=name) for name, (path, args) in sorted(found.items())]
 
 
+def bench_module(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"bench/{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def cpu_hash(path, ids, *args):
     return logits_hash(path, ids, *args, "-t", 1, cpu="scalar", env={"GODWIT_HIP_DRIVER": "none"})
 
@@ -155,6 +162,28 @@ def test_text_and_bench():
     assert "| 1 | hip.linear.q4_0 |" in alone and "| 17 | hip.linear.prefill.q4_0 |" in alone
 
 
+@pytest.mark.parametrize("wave", WIDTHS)
+@pytest.mark.parametrize("width,fmt", [(128, "q4_k"), (64, "q8_0")])
+def test_recurrent_layers_in_few_launches(wave, width, fmt, tmp_path, monkeypatch):
+    """A delta net with gated attention and a shared expert, of widths that the launches for one row have: what lies
+    between its products is one, a shared expert is in those of the others, products of one norm are one."""
+    shapes = bench_module("make_shapes")
+    shape = dict(shapes.QWEN, arch="qwen35moe", layers=4, width=256, heads=2, head=64, rotary=32, kv_heads=1, values=4,
+                 keys=2, wide=width, experts=8, used=2, ff=256, vocab=512, context=4096)
+    monkeypatch.setitem(shapes.SHAPES, "small", shape)
+    monkeypatch.setattr("sys.argv", ["make_shapes.py", "small", fmt, str(tmp_path / "m.gguf")])
+    shapes.main()
+    ids = [7 + 61 * i % 500 for i in range(7)]
+    for rows in ("decode", "5"):
+        want = cpu_hash(tmp_path / "m.gguf", ids, "--rows", rows)
+        assert logits_hash(tmp_path / "m.gguf", ids, "--rows", rows, *HIP, env=on(wave)) == want, rows
+    ops = run("bench", "-m", tmp_path / "m.gguf", "-p", 0, "-n", 2, "-r", 1, "--ops", *HIP, env=on(wave)).stdout
+    roles = re.findall(r"\| *hip\.[\w.]+ +\| *(\w+) +\| *\d+ ", ops)
+    assert "delta" in roles and "experts_down" in roles
+    assert not {"d_taps", "d_norm", "s_down", "quantize"} & set(roles), roles
+    assert wave == 64 or not {"d_q", "d_a"} & set(roles), roles  # by copies to shared memory
+
+
 @pytest.mark.parametrize("name", ["gemma4-e", "gemma3n", "qwen4-exp"])
 def test_tables_at_home(name):
     """Cards that share layers go on behind rows of a table that the processor reads, each with its own
@@ -241,9 +270,7 @@ def test_beams(wave, name):
 def test_texts_of_an_encoder(wave, tmp_path):
     """Over 512 rows in a pass, so that products have the tiles of gemm_wide.hip and norms leave what
     they read: the CPU's bits when exact, else those of a launch for each node, alone or together."""
-    makes = importlib.util.spec_from_file_location("make_encoders", ROOT / "bench/make_encoders.py")
-    maker = importlib.util.module_from_spec(makes)
-    makes.loader.exec_module(maker)
+    maker = bench_module("make_encoders")
     maker.SHAPES["bge-m3"] = (1, 64, 128, 2, 20100, 256)
     maker.write_folder("bge-m3", "f16", tmp_path / "m")
     texts = [" ".join(f"w{(i * 31 + k * k) % 997}" for k in range(90 + 11 * i)) for i in range(5)]

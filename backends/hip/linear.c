@@ -20,8 +20,10 @@ enum { PARTS = GW_LINEAR_PARTS, CLUSTER = 2 /* blocks that share rows of x as th
 /* A row of the table per format; its state is one of these. */
 #define QUANTIZED_FORMAT(X, FORMAT, name, ...) X(FORMAT, #name)
 #define EACH_FORMAT(X)                                                                             \
-    X(F32, "f32") X(F16, "f16") X(BF16, "bf16") X(E4M3, "e4m3")                                    \
-    X(NVFP4_CODES, "nvfp4_codes") GW_QUANT_FORMATS(QUANTIZED_FORMAT, X)
+    X(F32, "f32")                                                                                  \
+    X(F16, "f16")                                                                                  \
+    X(BF16, "bf16") X(E4M3, "e4m3") X(NVFP4_CODES, "nvfp4_codes")                                  \
+        GW_QUANT_FORMATS(QUANTIZED_FORMAT, X)
 #define NUMBER(FORMAT, name) [GW_FMT_##FORMAT] = GW_FMT_##FORMAT,
 static const int numbers[GW_FMT_COUNT] = {EACH_FORMAT(NUMBER)};
 
@@ -111,16 +113,21 @@ static int has_readers(const gw_tensor *result, const gw_node *nodes, size_t n) 
     return 0;
 }
 
-/* ---- products of several nodes --------------------------------------------------------------- */
+/* Formats whose product of one row has a variant (kernels_hip/strip.h). */
+#define NAME_OF(FORMAT, name) #name,
+static const char *const with_order[] = {GW_STRIP_ORDER(NAME_OF) NULL};
+static const char *const with_beside[] = {GW_STRIP_BESIDE(NAME_OF) NULL};
+static const char *const with_parts[] = {GW_STRIP_PARTS(NAME_OF) NULL};
+#undef NAME_OF
 
-static int has_parts_kernel(gw_fmt fmt) {
-#define PARTS_OF(FORMAT, name) found |= strcmp(kernels, #name) == 0;
-    const char *kernels = gw_hip_kernels_of(fmt);
-    int found = 0;
-    GW_STRIP_PARTS(PARTS_OF)
-#undef PARTS_OF
-    return found;
+static int has_variant(const char *const *names, gw_fmt fmt) {
+    while (*names != NULL && strcmp(*names, gw_hip_kernels_of(fmt)) != 0) {
+        names++;
+    }
+    return *names != NULL;
 }
+
+/* ---- products of several nodes --------------------------------------------------------------- */
 
 /* The sigmoid of nodes[0], a product of one matrix, that a MIX alone takes for its gate: it can be
  * made there, and the product leave what it makes in the gate's place. */
@@ -181,7 +188,8 @@ static struct gw_together together(const struct gw_segment *segment, const gw_no
         const gw_node *node = &nodes[i];
         if (node->op != GW_OP_LINEAR || node->kernel->record != record_linear ||
             node->in[0]->fmt != GW_FMT_ACT8 || node->in[1] != NULL || node->crosses ||
-            node->args.linear.order != GW_ORDER_DECODE || !has_parts_kernel(node->w[0]->fmt)) {
+            node->args.linear.order != GW_ORDER_DECODE ||
+            !has_variant(with_parts, node->w[0]->fmt)) {
             break;
         }
         int late = is_late_gate(node, n - i);
@@ -210,15 +218,6 @@ static size_t sorted_bytes(const gw_tensor *w) {
     return 2 * gw_hip_groups(gw_hip_width(w), GW_ACT_BLOCK) * GW_ACT_BLOCK * sizeof(float);
 }
 
-static int has_order_kernel(gw_fmt fmt) {
-#define ORDER(FORMAT, name) found |= strcmp(kernels, #name) == 0;
-    const char *kernels = gw_hip_kernels_of(fmt);
-    int found = 0;
-    GW_STRIP_ORDER(ORDER)
-#undef ORDER
-    return found;
-}
-
 /* Can nodes[0] be fused into nodes[1], if what it reads stays until then? */
 static int takes_order(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
     const struct gw_device *d = segment->device;
@@ -234,8 +233,8 @@ static int takes_order(const struct gw_segment *segment, const gw_node *nodes, s
     }
     for (int i = 0; i < (glu ? 2 : PARTS) && node->w[i] != NULL; i++) {
         gw_linear_shape s;
-        if (!has_order_kernel(node->w[i]->fmt) || !gw_hip_shape(d, node->w[i], 1, glu, 1, &s) ||
-            s.most != 1 || s.row_words == 0 ||
+        if (!has_variant(with_order, node->w[i]->fmt) ||
+            !gw_hip_shape(d, node->w[i], 1, glu, 1, &s) || s.most != 1 || s.row_words == 0 ||
             s.shared + sorted_bytes(node->w[i]) > (size_t)d->shared_bytes) {
             return 0;
         }
@@ -536,17 +535,12 @@ static void ask_ahead(struct gw_segment *segment, const struct gw_linear_params 
  * or behind it? Where multiprocessors are left over they have those. */
 static int runs_beside(const struct gw_segment *segment, const gw_node *node, gw_fmt fmt,
                        const gw_linear_shape *s, int blocks) {
-#define BESIDE(FORMAT, name) beside |= strcmp(kernels, #name) == 0;
-    const char *kernels = gw_hip_kernels_of(fmt);
-    int beside = 0;
-    GW_STRIP_BESIDE(BESIDE)
-#undef BESIDE
     const gw_node *next = node + 1 < segment->nodes + segment->n_nodes ? node + 1 : NULL;
     int heads = next != NULL && next->op == GW_OP_ROPE_KV ? next->args.rope.heads
                 : segment->front == GW_OP_ATTENTION       ? node[-1].args.attn.heads
                                                           : 0;
     return node->op == GW_OP_LINEAR && s->most == 1 && gw_hip_has_copies(segment->device) &&
-           beside && heads > 0 && blocks + heads > segment->device->units;
+           has_variant(with_beside, fmt) && heads > 0 && blocks + heads > segment->device->units;
 }
 
 /* How many blocks take so many tiles, and which of them share rows of x. Blocks stay for as many
@@ -578,8 +572,8 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
         return gw_fail(GW_E_UNSUPPORTED, w->name, "rows of %zu values are too long for %s",
                        gw_hip_width(w), d->name);
     }
-    snprintf(name, sizeof name, "gw_%s_%s%s", glu ? "glu" : "linear",
-             gw_hip_kernels_of(w->fmt), s.variant);
+    snprintf(name, sizeof name, "gw_%s_%s%s", glu ? "glu" : "linear", gw_hip_kernels_of(w->fmt),
+             s.variant);
     p->step = gw_hip_step(segment);
     p->x = order != NULL ? gw_hip_at(order->in[0]) : moved_or_at(segment, node->in[0]);
     p->terms = (int32_t)(gw_hip_width(w) / (format->is_float ? 1 : GW_ACT_BLOCK));

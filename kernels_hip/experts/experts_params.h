@@ -67,12 +67,11 @@ struct gw_experts_params {
  * shared expert the first `rows` of gw_experts_glu's second dimension are its, and the first one
  * counts the larger of m and own_n.
  */
-/* Waves of a block of gw_experts_glu; a block of gw_experts_down has as many as its expert's
- * records ask for (gw_hip_experts), this many at most. */
+/* Waves of a block of gw_experts_glu; a block of gw_experts_down has as many as its experts'
+ * records ask for (backends/hip/experts.c), this many at most. */
 #define GW_EXPERTS_GLU_WAVES (2 * GW_EXPERTS_CLASSES)
 #define GW_EXPERTS_DOWN_MOST(lanes) (1024 / (lanes))
-/* Dynamic shared memory of gw_experts_down: sums, for so many experts, the shared one among them.
- */
+/* Dynamic shared memory of gw_experts_down: sums of so many experts, a shared one among them. */
 #define GW_EXPERTS_DOWN_SHARED(experts) (4 * 17 * GW_EXPERTS_CLASSES * (experts))
 
 #endif

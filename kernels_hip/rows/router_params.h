@@ -8,9 +8,8 @@
 #include "kernels_hip/rows/route_params.h"
 
 /* h = RMS norm of a row of `in`; logits = h W^T (+ bias) in the decode order; out = the route; act:
- * h as activation blocks of a form, if not 0. Grid (experts over GW_ROUTER_EACH, and a block for
- * gate, rows); dynamic
- * shared memory GW_ROUTER_SHARED, 16-byte aligned. */
+ * h as activation blocks of a form, if not 0. Grid (experts over GW_ROUTER_EACH and a block for the
+ * gate, rows); dynamic shared memory GW_ROUTER_SHARED, 16-byte aligned. */
 enum { GW_ROUTER_THREADS = GW_ROUTE_THREADS, GW_ROUTER_EACH = 4, GW_ROUTER_MOST = 8192 /* of k */ };
 #define GW_ROUTER_SHARED(k, experts)                                                               \
     (8 * (k) > GW_ROUTE_SHARED(experts) ? 8 * (k) : GW_ROUTE_SHARED(experts))
