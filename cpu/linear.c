@@ -21,14 +21,16 @@ static void scalar_strip(const gw_format *f, const gw_cpu_linear *job, size_t fi
     const unsigned char *w = (const unsigned char *)job->w + first * row_bytes;
     const gw_act8 *x = (const gw_act8 *)(const void *)((const char *)job->x + i * job->x_stride);
     float lane[GW_STRIP_ROWS][GW_LANES] = {{0}};
-    for (size_t b = 0; b < job->k / GW_ACT_BLOCK; b += f->span) {
+    const size_t span = prefill ? f->prompt_span : f->span;
+    for (size_t b = 0; b < job->k / GW_ACT_BLOCK; b += span) {
         gw_act8 one[GW_ACT_SPAN];
-        if (f->span > 1) {
+        if (span > 1) {
             gw_act8_span(one, x + b);
         }
         for (size_t r = 0; r < rows; r++) {
             float *acc = &lane[r][prefill ? 0 : b % GW_LANES];
-            *acc = f->term(w + r * row_bytes, b, f->span > 1 ? one : x + b, *acc);
+            *acc = (prefill ? f->prompt_term : f->term)(w + r * row_bytes, b,
+                                                        span > 1 ? one : x + b, *acc);
         }
     }
     for (size_t r = 0; r < rows; r++) {

@@ -44,24 +44,35 @@ static void forget_units(void) {
     }
 }
 
-static void fill_units(const gw_format *f, const unsigned char *row, size_t k, double *at) {
+/* What one term of a format takes, in an order of sums. */
+typedef struct order_term {
+    size_t span;
+    float (*term)(const void *row, size_t b, const gw_act8 *x, float acc);
+} order_term;
+
+static order_term term_of(const gw_format *f, gw_order order) {
+    return order == GW_ORDER_PREFILL ? (order_term){f->prompt_span, f->prompt_term}
+                                     : (order_term){f->span, f->term};
+}
+
+static void fill_units(order_term f, const unsigned char *row, size_t k, double *at) {
     for (size_t b = 0; b < k / GW_ACT_BLOCK; b++) {
-        gw_act8 acts[GW_ACT_SPAN] = {{.scale = 1.0f}}, *unit = &acts[b % f->span];
+        gw_act8 acts[GW_ACT_SPAN] = {{.scale = 1.0f}}, *unit = &acts[b % f.span];
         for (int j = 0; j < GW_ACT_BLOCK; j++) {
             unit->q[j] = 1;
-            *at++ = fabs((double)f->term(row, b - b % f->span, acts, 0.0f));
+            *at++ = fabs((double)f.term(row, b - b % f.span, acts, 0.0f));
             unit->q[j] = 0;
         }
         for (int h = 0; h < 2; h++) {
             unit->sum[h] = 1;
-            *at++ = fabs((double)f->term(row, b - b % f->span, acts, 0.0f));
+            *at++ = fabs((double)f.term(row, b - b % f.span, acts, 0.0f));
             unit->sum[h] = 0;
         }
     }
 }
 
 /* What is kept of row r; *values: what it decodes to. */
-static const double *units_of(const gw_tensor *w, const void *rows, size_t r,
+static const double *units_of(const gw_tensor *w, gw_order order, const void *rows, size_t r,
                               const float **values) {
     const gw_format *f = gw_format_of(w->fmt);
     size_t m = (size_t)w->dim[0], k = (size_t)w->dim[1], per_row = f->is_float ? 0 : k + k / 16;
@@ -79,7 +90,7 @@ static const double *units_of(const gw_tensor *w, const void *rows, size_t r,
         const unsigned char *row = (const unsigned char *)rows + r * oc_row_bytes(w->fmt, k);
         f->decode(of->values + r * k, row, k);
         if (!f->is_float) {
-            fill_units(f, row, k, of->at + r * per_row);
+            fill_units(term_of(f, order), row, k, of->at + r * per_row);
         }
         of->known[r] = 1;
     }
@@ -88,23 +99,23 @@ static const double *units_of(const gw_tensor *w, const void *rows, size_t r,
 }
 
 /* An input row as terms take it: the blocks of one have one scale. */
-static void take_blocks(const gw_format *f, gw_act8 *to, const gw_act8 *from, size_t count) {
+static void take_blocks(order_term f, gw_act8 *to, const gw_act8 *from, size_t count) {
     memcpy(to, from, count * sizeof *to);
-    for (size_t b = 0; f->span > 1 && b < count; b += f->span) {
+    for (size_t b = 0; f.span > 1 && b < count; b += f.span) {
         gw_act8_span(to + b, from + b);
     }
 }
 
 /* Sum |terms| of one weight row times one input row, and its exact value (sum, or NULL).
- * Quantized: f->term is linear in the codes q and the sums of the activation block, so unit blocks
+ * Quantized: a term is linear in the codes q and the sums of the activation block, so unit blocks
  * give the size of each part; offsets and codes of one weight count apart, because they are rounded
  * apart. */
-static double product_size(const gw_tensor *w, const void *rows, size_t r, const gw_tensor *x,
-                           const void *in, size_t i, double *sum) {
+static double product_size(const gw_tensor *w, gw_order order, const void *rows, size_t r,
+                           const gw_tensor *x, const void *in, size_t i, double *sum) {
     const gw_format *f = gw_format_of(w->fmt);
     size_t k = (size_t)w->dim[1], n_blocks = k / GW_ACT_BLOCK;
     const float *values;
-    const double *unit = units_of(w, rows, r, &values);
+    const double *unit = units_of(w, order, rows, r, &values);
     double size = 0.0, exact = 0.0;
     for (size_t j = 0; f->is_float && j < k; j++) {
         double v = values[j] * value_of(x, in, i, j);
@@ -113,7 +124,7 @@ static double product_size(const gw_tensor *w, const void *rows, size_t r, const
     }
     gw_act8 *blocks = f->is_float ? NULL : oc_alloc(n_blocks * sizeof *blocks);
     if (blocks != NULL) {
-        take_blocks(f, blocks, (const gw_act8 *)in + i * n_blocks, n_blocks);
+        take_blocks(term_of(f, order), blocks, (const gw_act8 *)in + i * n_blocks, n_blocks);
     }
     for (size_t b = 0; blocks != NULL && b < n_blocks; b++) {
         double part = 0.0, value = 0.0;
@@ -137,13 +148,14 @@ static double product_size(const gw_tensor *w, const void *rows, size_t r, const
 }
 
 /* Roundings of one sum of k terms: float weights, a fused multiply-add per element; quantized, per
- * term (of `span` blocks of 32) at most two, and one for the product of scales; decode: a lane's
- * share, of lanes that have terms, and 5 joins. */
+ * term (of `span` blocks of 32) at most two, and one for the product of scales, or four; decode: a
+ * lane's share, of lanes that have terms, and 5 joins. */
 static double product_roundings(gw_fmt fmt, size_t k, gw_order order) {
     const gw_format *f = gw_format_of(fmt);
-    double lanes = f->is_float ? GW_LANES : (double)GW_LANES / (double)f->span;
-    double terms = f->is_float ? (double)k : 2.0 * (double)(k / GW_ACT_BLOCK / f->span);
-    double extra = f->is_float ? 0.0 : 2.0;
+    double span = (double)term_of(f, order).span;
+    double lanes = f->is_float ? GW_LANES : (double)GW_LANES / span;
+    double terms = f->is_float ? (double)k : 2.0 * (double)(k / GW_ACT_BLOCK) / span;
+    double extra = f->is_float ? 0.0 : 4.0;
     return extra + (order == GW_ORDER_PREFILL ? terms : ceil(terms / lanes) + 2.0 + 5.0);
 }
 
@@ -155,7 +167,7 @@ static double linear_error(const op_setup *s, size_t i, size_t col) {
         r -= (size_t)s->node.w[part++]->dim[0];
     }
     const gw_tensor *w = s->node.w[part], *x = s->node.in[0];
-    double size = product_size(w, oc_host(s, w), r, x, oc_host(s, x), i, NULL);
+    double size = product_size(w, s->c->order, oc_host(s, w), r, x, oc_host(s, x), i, NULL);
     double k =
         product_roundings(w->fmt, (size_t)w->dim[1], s->c->order) + 3.0; /* bias, residual, u */
     if (s->c->bias) {
@@ -175,7 +187,7 @@ static double glu_error(const op_setup *s, size_t i, size_t col) {
     double v[2], e[2];
     for (int p = 0; p < 2; p++) {
         const gw_tensor *w = s->node.w[p], *x = s->node.in[0];
-        double size = product_size(w, oc_host(s, w), col, x, oc_host(s, x), i, &v[p]);
+        double size = product_size(w, s->c->order, oc_host(s, w), col, x, oc_host(s, x), i, &v[p]);
         e[p] = slack * u * size * product_roundings(w->fmt, (size_t)w->dim[1], s->c->order);
     }
     double silu = v[0] / (1.0 + exp(-v[0]));
@@ -377,7 +389,8 @@ static double expert_sum(const op_setup *s, int part, size_t r, size_t i, size_t
     double sum, bias = b != NULL ? value_of(b, oc_host(s, b), 0, r) : 0.0;
     one.dim[1] = w->dim[1];
     size_t per = (size_t)(x->dim[1] / w->dim[1]);
-    double size = product_size(w, oc_host(s, w), r, &one, oc_host(s, x), i * per + place, &sum);
+    double size =
+        product_size(w, s->c->order, oc_host(s, w), r, &one, oc_host(s, x), i * per + place, &sum);
     double k = product_roundings(w->fmt, (size_t)w->dim[1], s->c->order) + 2.0;
     *error = slack * u * (k * size * fabs(gate) + fabs(bias));
     return sum * gate + bias;

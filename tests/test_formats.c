@@ -224,6 +224,30 @@ static float contract(const struct reading *r, int span, const uint8_t *block, s
                : exact_fma(sign * w[0].wm * w[0].mn, (double)product(dx, sums), (double)acc);
 }
 
+/* The same of a term of a prompt, whose formats have integer scales; all parts below 2^53 are exact
+ * in double. */
+static float prompt_contract(const struct reading *r, const uint8_t *block, size_t sub,
+                             const gw_act8 *x, float acc, double *size) {
+    int64_t s = 0, m = 0;
+    double d = 0.0, dmin = 0.0;
+    *size = fabs((double)acc);
+    for (int i = 0; i < 32 * GW_ACT_SPAN; i++) {
+        weight_fields f = {.sc = 1, .mn = 1};
+        int q = x[i / 32].q[i % 32];
+        r->read(block, (int)(32 * sub) + i, &f);
+        s += (int64_t)f.sc * f.code * q;
+        m += (int64_t)f.mn * q;
+        d = f.d;
+        dmin = f.wm;
+        *size += fabs((double)x->scale * q) * (fabs(d * f.sc * f.code) + fabs(dmin * f.mn));
+    }
+    assert_true(llabs(s) <= 4 * 16646144);
+    int has_min = r->shape == AFFINE_K || r->shape == HALVES_MIN;
+    float y = has_min ? exact_fma(d, (double)(float)s, -(double)product(dmin, (double)m))
+                      : product(d, (double)(float)s);
+    return exact_fma((double)x->scale, (double)y, (double)acc);
+}
+
 static void random_block(const struct reading *r, uint8_t *block, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) {
         block[i] = (uint8_t)random_u32();
@@ -299,6 +323,46 @@ static void random_terms(void **state) {
             }
         }
     }
+}
+
+/* The same of prompts, also with the largest codes and activations. Beside the roundings above, the
+ * sum itself is rounded to float, and the minimum times its sum: 8 u. */
+static void random_prompt_terms(void **state) {
+    (void)state;
+    int seen = 0;
+    for (size_t k = 0; k < N_READINGS; k++) {
+        const struct reading *r = &readings[k];
+        const gw_format *f = gw_format_of(r->fmt);
+        if (f->prompt_term == f->term) {
+            continue;
+        }
+        seen++;
+        for (unsigned turn = 0; turn < 500; turn++) {
+            uint8_t block[MAX_ROW];
+            float w[MAX_COLS];
+            gw_act8 x[GW_ACT_SPAN];
+            size_t sub = turn % 2 * GW_ACT_SPAN;
+            random_block(r, block, f->row_header + f->block_bytes);
+            random_acts(x, GW_ACT_SPAN, turn);
+            f->decode(w, block, f->block_elems);
+            float acc = turn % 3 ? random_float(100.0f) : 0.0f;
+            double size, exact = (double)acc;
+            float got = f->prompt_term(block, sub, x, acc),
+                  want = prompt_contract(r, block, sub, x, acc, &size);
+            for (size_t i = 0; i < 32 * GW_ACT_SPAN; i++) {
+                exact += (double)w[32 * sub + i] * (double)x->scale * x[i / 32].q[i % 32];
+            }
+            if (GW_F32_BITS(got) != GW_F32_BITS(want)) {
+                fail_msg("%s: term is %a, want %a (turn %u)", f->name, (double)got, (double)want,
+                         turn);
+            }
+            if (!(fabs((double)got - exact) <= 8 * 0x1p-24 * size + 0x1p-120)) {
+                fail_msg("%s: term is %g, weights say %g (turn %u)", f->name, (double)got, exact,
+                         turn);
+            }
+        }
+    }
+    assert_int_equal(seen, 10);
 }
 
 /* Several blocks in a row: block b of 32 weights is found inside block b / (elems / 32). */
@@ -401,6 +465,9 @@ static void table_is_complete(void **state) {
         assert_int_equal(f->is_float, facts[i].is_float);
         int long_groups = i == GW_FMT_INT4_G128 || i == GW_FMT_INT4_G256;
         assert_int_equal(f->span, long_groups ? GW_ACT_SPAN : f->term != NULL);
+        int scaled = f->prompt_term != f->term;
+        assert_int_equal(f->prompt_span, scaled ? GW_ACT_SPAN : f->span);
+        assert_int_equal(scaled, f->term != NULL && f->block_elems == 256 && !long_groups);
         assert_true(gw_format_from_name(f->name, &found) && (int)found == i);
         for (size_t c = 0; f->name[c]; c++) {
             upper[c] = (char)toupper((unsigned char)f->name[c]);
@@ -500,10 +567,15 @@ static void sizes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_weights),   cmocka_unit_test(golden_terms),
-        cmocka_unit_test(hand_worked_rows), cmocka_unit_test(random_terms),
-        cmocka_unit_test(rows_of_blocks),   cmocka_unit_test(table_is_complete),
-        cmocka_unit_test(gguf_numbers),     cmocka_unit_test(sizes),
+        cmocka_unit_test(golden_weights),
+        cmocka_unit_test(golden_terms),
+        cmocka_unit_test(hand_worked_rows),
+        cmocka_unit_test(random_terms),
+        cmocka_unit_test(random_prompt_terms),
+        cmocka_unit_test(rows_of_blocks),
+        cmocka_unit_test(table_is_complete),
+        cmocka_unit_test(gguf_numbers),
+        cmocka_unit_test(sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

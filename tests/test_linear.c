@@ -81,6 +81,7 @@ static void spans_are_those_of_the_formats(void **state) {
     for (int fmt = 0; fmt < GW_FMT_COUNT; fmt++) {
         if (is_quantized((gw_fmt)fmt)) {
             assert_int_equal(GW_STRIP_SPAN(fmt), gw_format_of((gw_fmt)fmt)->span);
+            assert_int_equal(GW_STRIP_PROMPT_SPAN(fmt), gw_format_of((gw_fmt)fmt)->prompt_span);
         }
     }
 }
@@ -107,20 +108,22 @@ static void every_format_has_both_orders(void **state) {
 /* What block b has in its term, in double: value, and the sum of magnitudes that rounding scales
  * with. Parts are read off through the term itself with unit activations (which it handles
  * exactly), the value through the format's decode. */
-static void block_in_double(const gw_format *f, const void *row, size_t b, const float *w,
-                            const gw_act8 *x, double *value, double *size) {
-    gw_act8 units[GW_ACT_SPAN] = {{1.0f, {0, 0}, {0}}}, *unit = &units[b % f->span];
-    const size_t first = b - b % f->span;
+static void block_in_double(const gw_format *f, int prefill, const void *row, size_t b,
+                            const float *w, const gw_act8 *x, double *value, double *size) {
+    const size_t span = prefill ? f->prompt_span : f->span, first = b - b % span;
+    float (*term)(const void *, size_t, const gw_act8 *, float) =
+        prefill ? f->prompt_term : f->term;
+    gw_act8 units[GW_ACT_SPAN] = {{1.0f, {0, 0}, {0}}}, *unit = &units[b % span];
     for (int i = 0; i < 32; i++) {
         unit->q[i] = 1;
-        double part = (double)f->term(row, first, units, 0.0f) * x->q[i] * (double)x->scale;
+        double part = (double)term(row, first, units, 0.0f) * x->q[i] * (double)x->scale;
         unit->q[i] = 0;
         *value += (double)w[b * 32 + (size_t)i] * x->q[i] * (double)x->scale;
         *size += part < 0 ? -part : part;
     }
     for (int h = 0; h < 2; h++) {
         unit->sum[h] = 1;
-        double part = (double)f->term(row, first, units, 0.0f) * x->sum[h] * (double)x->scale;
+        double part = (double)term(row, first, units, 0.0f) * x->sum[h] * (double)x->scale;
         unit->sum[h] = 0;
         *size += part < 0 ? -part : part;
     }
@@ -150,22 +153,21 @@ static void scalar_is_accurate(void **state) {
                              .n = (int)n,
                              .y_stride = m};
         for (int prefill = 0; prefill < 2; prefill++) {
+            const size_t span = prefill ? f->prompt_span : f->span;
             job.y = y[prefill];
             gw_cpu_linear_find((gw_fmt)fmt, GW_CPU_SCALAR, prefill)->run(&job, 0, m, NULL);
-        }
-        for (size_t b = 0; f->span > 1 && b < n * blocks; b += f->span) {
-            gw_act8_span(x + b, x + b); /* once more changes nothing */
-        }
-        for (size_t r = 0; r < m; r++) {
-            f->decode(decoded, w + r * row_bytes, k);
-            for (size_t i = 0; i < n; i++) {
-                double value = 0, size = 0;
-                for (size_t b = 0; b < blocks; b++) {
-                    block_in_double(f, w + r * row_bytes, b, decoded, x + i * blocks + b, &value,
-                                    &size);
-                }
-                double bound = (double)(2 * blocks + 16) * 0x1p-24 * size + 1e-30;
-                for (int prefill = 0; prefill < 2; prefill++) {
+            for (size_t b = 0; span > 1 && b < n * blocks; b += span) {
+                gw_act8_span(x + b, x + b); /* once more changes nothing */
+            }
+            for (size_t r = 0; r < m; r++) {
+                f->decode(decoded, w + r * row_bytes, k);
+                for (size_t i = 0; i < n; i++) {
+                    double value = 0, size = 0;
+                    for (size_t b = 0; b < blocks; b++) {
+                        block_in_double(f, prefill, w + r * row_bytes, b, decoded,
+                                        x + i * blocks + b, &value, &size);
+                    }
+                    double bound = (double)(2 * blocks + 16) * 0x1p-24 * size + 1e-30;
                     double error = (double)y[prefill][i * m + r] - value;
                     if (!(error <= bound && -error <= bound)) {
                         fail_msg("%s prefill %d row %zu: off by %g, bound %g", f->name, prefill, r,

@@ -26,12 +26,14 @@ static size_t scratch_product(const gw_node *node, int rows) {
 /* Values [at, at + k) of row i of in0 as the terms of w take them: with one scale for the blocks of
  * a term. */
 static void read_terms(double *dst, const gw_node *node, int i, int64_t at, int64_t k,
-                       const gw_tensor *w, double *room) {
+                       const gw_tensor *w, gw_order order, double *room) {
+    const gw_format *f = gw_format_of(w->fmt);
     ref_read(room, node->in[0], i);
     memmove(dst, room + at, (size_t)k * sizeof *dst);
     const gw_act8 *from = (const gw_act8 *)(const void *)ref_row(node->in[0], i);
     from += at / GW_ACT_BLOCK;
-    int64_t span = gw_format_of(w->fmt)->span > 1 ? GW_ACT_SPAN * GW_ACT_BLOCK : k;
+    size_t blocks = order == GW_ORDER_PREFILL ? f->prompt_span : f->span;
+    int64_t span = blocks > 1 ? GW_ACT_SPAN * GW_ACT_BLOCK : k;
     for (int64_t c = 0; span < k && c < k; c += GW_ACT_BLOCK) {
         gw_act8 one[GW_ACT_SPAN];
         gw_act8_span(one, from + c / span * GW_ACT_SPAN);
@@ -42,10 +44,11 @@ static void read_terms(double *dst, const gw_node *node, int i, int64_t at, int6
     }
 }
 
-static void read_input(double *dst, const gw_node *node, int rows, const gw_tensor *w) {
+static void read_input(double *dst, const gw_node *node, int rows, const gw_tensor *w,
+                       gw_order order) {
     int64_t k = ref_cols(node->in[0]);
     for (int i = 0; i < rows; i++, dst += k) {
-        read_terms(dst, node, i, 0, k, w, dst);
+        read_terms(dst, node, i, 0, k, w, order, dst);
     }
 }
 
@@ -56,7 +59,7 @@ static void run_linear(const gw_node *node, const gw_step *step, int rows, doubl
     float *room = (float *)(void *)(x + rows * k);
     for (int part = 0; part < 3 && node->w[part] != NULL; part++) {
         const gw_tensor *w = node->w[part], *bias = node->w[3 + part];
-        read_input(x, node, rows, w);
+        read_input(x, node, rows, w, node->args.linear.order);
         for (int64_t r = 0; r < w->dim[0]; r++, column++) {
             const float *row = ref_weight_row(w, r, room);
             for (int i = 0; i < rows; i++) {
@@ -75,7 +78,7 @@ static void run_glu(const gw_node *node, const gw_step *step, int rows, double *
     double *x = scratch, *y = x + rows * k + 2 * k;
     float *room = (float *)(void *)(x + rows * k);
     for (int part = 0; part < 2; part++) {
-        read_input(x, node, rows, node->w[part]);
+        read_input(x, node, rows, node->w[part], node->args.linear.order);
         for (int64_t r = 0; r < f; r++) {
             const float *row = ref_weight_row(node->w[part], r, room);
             for (int i = 0; i < rows; i++) {
@@ -113,7 +116,7 @@ static void run_experts_glu(const gw_node *node, const gw_step *step, int rows, 
             int64_t r = (int64_t)route[at / f] * f + at % f;
             double gate = a->gate_input ? (double)route[a->used + at / f] : 1.0, v[2] = {0.0, 0.0};
             for (int part = 0; part < 2 && node->w[part] != NULL; part++) {
-                read_terms(x, node, i, 0, k, node->w[part], whole);
+                read_terms(x, node, i, 0, k, node->w[part], a->order, whole);
                 v[part] = dot(x, ref_weight_row(node->w[part], r, room), k) * gate +
                           bias_at(node->w[2 + part], r);
             }
@@ -136,7 +139,7 @@ static void run_experts_down(const gw_node *node, const gw_step *step, int rows,
         }
         for (int j = 0; j < a->used; j++) {
             double gate = a->gate_input ? 1.0 : (double)route[a->used + j];
-            read_terms(x, node, i, j * k, k, node->w[0], whole);
+            read_terms(x, node, i, j * k, k, node->w[0], a->order, whole);
             for (int64_t c = 0; c < d; c++) {
                 int64_t r = (int64_t)route[j] * d + c;
                 double sum = dot(x, ref_weight_row(node->w[0], r, room), k);

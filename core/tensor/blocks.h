@@ -7,6 +7,9 @@
  *   gw_F_codes(block, sub, code)       the 32 integers of sub-block `sub` (0 .. weights / 32 - 1)
  *   gw_F_weights(block, sub, w)        the 32 weights they stand for
  *   gw_F_term(block, sub, x, acc)      acc + the dot product with x, as docs/arithmetic.md defines
+ *   gw_F_prompt_term                   the same of GW_ACT_SPAN sub-blocks from `sub` on, in the
+ *                                      order of prompts; of formats with integer scales only
+ *
  * Layouts: the GGUF description of each type; multi-byte fields are little-endian.
  */
 #ifndef GW_TENSOR_BLOCKS_H
@@ -34,7 +37,11 @@ GW_FN float gw_load_f32(GW_GLOBAL const gw_u8 *p) {
  *   Q3_K     |code| <= 4,  |sc| <= 32   2 * 2032 * 4 * 32             =    520,192
  *   Q2_K     code <= 3, sc, m <= 15     2 * 2032 * 3 * 15, 2 * 2032 * 15 = 182,880, 60,960
  *   a span   code <= 15, GW_ACT_SPAN = 4 blocks   8 * 2032 * 15   =    243,840
- * sum[] is q summed over 16, at most 2032 in size; of a span 16,256. */
+ * sum[] is q summed over 16, at most 2032 in size; of a span 16,256.
+ *
+ * The sums of gw_scaled_term are GW_ACT_SPAN times as large: those of Q5_K (31,496,000), Q6_K
+ * (66,584,576), IQ4_XS, IQ2_CODES and IQ3_XXS_CODES may be above 2^24. Their conversion to float
+ * rounds once, to nearest, ties to even. */
 
 /* Sum of code * q over the half that starts at `from` (0 or 16). */
 GW_FN gw_i32 gw_dot16(const gw_i8 *code, GW_ACT const gw_act8 *x, int from) {
@@ -64,6 +71,50 @@ GW_FN float gw_term_halves(float d, int sc0, int sc1, const gw_i8 *code, GW_ACT 
     gw_i32 s = sc0 * gw_dot16(code, x, 0) + sc1 * gw_dot16(code, x, 16);
     return GW_FMA(d * x->scale, (float)s, acc);
 }
+
+/* ---- terms of a prompt: GW_ACT_SPAN blocks of a format with integer scales ---- */
+
+/* Adds what a block has in such a term: sc0, sc1 and m0, m1 are the integer scales and minimums of
+ * its halves. */
+GW_FN void gw_add_scaled(gw_i32 *s, int sc0, int sc1, const gw_i8 *code, GW_ACT const gw_act8 *x) {
+    *s += sc0 * gw_dot16(code, x, 0) + sc1 * gw_dot16(code, x, 16);
+}
+GW_FN void gw_add_minimums(gw_i32 *m, int m0, int m1, GW_ACT const gw_act8 *x) {
+    *m += m0 * (gw_i32)x->sum[0] + m1 * (gw_i32)x->sum[1];
+}
+/* dx: the one scale of the activations. */
+GW_FN float gw_scaled_term(float d, gw_i32 s, float dx, float acc) {
+    return GW_FMA(dx, d * (float)s, acc);
+}
+GW_FN float gw_scaled_term_min(float d, float dmin, gw_i32 s, gw_i32 m, float dx, float acc) {
+    return GW_FMA(dx, GW_FMA(d, (float)s, -(dmin * (float)m)), acc);
+}
+
+/* The term of blocks sub .. sub + GW_ACT_SPAN - 1 of a super-block `b`; x: gw_act8_span has been
+ * there. sc, m: integer scale and minimum of half k of the super-block, expressions of k. */
+#define GW_PROMPT_TERM(name, d, sc)                                                                \
+    GW_FN float gw_##name##_prompt_term(GW_GLOBAL const gw_block_##name *b, int sub,               \
+                                        GW_ACT const gw_act8 *x, float acc) {                      \
+        gw_i32 s = 0;                                                                              \
+        for (int i = 0, k = 2 * sub; i < GW_ACT_SPAN; i++, k += 2) {                               \
+            gw_i8 code[32];                                                                        \
+            gw_##name##_codes(b, sub + i, code);                                                   \
+            gw_add_scaled(&s, sc(b, k), sc(b, k + 1), code, x + i);                                \
+        }                                                                                          \
+        return gw_scaled_term(d, s, x->scale, acc);                                                \
+    }
+#define GW_PROMPT_TERM_MIN(name, sc, min)                                                          \
+    GW_FN float gw_##name##_prompt_term(GW_GLOBAL const gw_block_##name *b, int sub,               \
+                                        GW_ACT const gw_act8 *x, float acc) {                      \
+        gw_i32 s = 0, m = 0;                                                                       \
+        for (int i = 0, k = 2 * sub; i < GW_ACT_SPAN; i++, k += 2) {                               \
+            gw_i8 code[32];                                                                        \
+            gw_##name##_codes(b, sub + i, code);                                                   \
+            gw_add_scaled(&s, sc(b, k), sc(b, k + 1), code, x + i);                                \
+            gw_add_minimums(&m, min(b, k), min(b, k + 1), x + i);                                  \
+        }                                                                                          \
+        return gw_scaled_term_min(gw_load_f16(b->d), gw_load_f16(b->dmin), s, m, x->scale, acc);   \
+    }
 
 GW_FN void gw_expand_signed(float ws, const gw_i8 *code, int from, int n, float *w) {
     for (int i = from; i < from + n; i++) {
@@ -254,6 +305,7 @@ GW_FN float gw_q2_k_term(GW_GLOBAL const gw_block_q2_k *b, int sub, GW_ACT const
     gw_i32 m = gw_q2_k_min(b, 2 * sub) * x->sum[0] + gw_q2_k_min(b, 2 * sub + 1) * x->sum[1];
     return GW_FMA(-(gw_load_f16(b->dmin) * x->scale), (float)m, acc);
 }
+GW_PROMPT_TERM_MIN(q2_k, gw_q2_k_scale, gw_q2_k_min)
 
 /* Q3_K: w = d * sc * code, code = 2 bits, less 4 where bit sub of high[i] is clear, sc = 6 bits
  * - 32. Scale h: four bits in nibble h / 8 of scales[h % 8], two in bits 2 (h / 4) of scales[8 + h
@@ -291,6 +343,7 @@ GW_FN float gw_q3_k_term(GW_GLOBAL const gw_block_q3_k *b, int sub, GW_ACT const
     return gw_term_halves(gw_load_f16(b->d), gw_q3_k_scale(b, 2 * sub),
                           gw_q3_k_scale(b, 2 * sub + 1), code, x, acc);
 }
+GW_PROMPT_TERM(q3_k, gw_load_f16(b->d), gw_q3_k_scale)
 
 /* Six-bit scale and minimum of sub-block `sub`, from the 12 bytes that Q4_K and Q5_K share:
  * 0..3 in the low six bits of bytes 0..3 (scale) and 4..7 (minimum); 4..7 in the nibbles of bytes
@@ -336,6 +389,9 @@ GW_FN float gw_q4_k_term(GW_GLOBAL const gw_block_q4_k *b, int sub, GW_ACT const
     gw_q4_k_codes(b, sub, code);
     return gw_term_affine(gw_q4_k_ws(b, sub), gw_q4_k_wm(b, sub), code, x, acc);
 }
+#define GW_SCALE_OF_HALF(b, k) gw_six_bit_scale((b)->scales, (k) / 2)
+#define GW_MIN_OF_HALF(b, k) gw_six_bit_min((b)->scales, (k) / 2)
+GW_PROMPT_TERM_MIN(q4_k, GW_SCALE_OF_HALF, GW_MIN_OF_HALF)
 
 /* Q5_K: the same with a fifth bit: bit sub of high[i]. */
 typedef struct gw_block_q5_k {
@@ -368,6 +424,7 @@ GW_FN float gw_q5_k_term(GW_GLOBAL const gw_block_q5_k *b, int sub, GW_ACT const
     gw_q5_k_codes(b, sub, code);
     return gw_term_affine(gw_q5_k_ws(b, sub), gw_q5_k_wm(b, sub), code, x, acc);
 }
+GW_PROMPT_TERM_MIN(q5_k, GW_SCALE_OF_HALF, GW_MIN_OF_HALF)
 
 /* Q6_K: w = d * sc * (6 bits - 32), int8 scales. With sub = 4 t + j: four bits in nibble j / 2 of
  * low[64 t + 32 (j % 2) + i], two in bits 2 j of high[32 t + i]. */
@@ -401,6 +458,10 @@ GW_FN float gw_q6_k_term(GW_GLOBAL const gw_block_q6_k *b, int sub, GW_ACT const
     return gw_term_halves(gw_load_f16(b->d), b->scales[2 * sub], b->scales[2 * sub + 1], code, x,
                           acc);
 }
+GW_FN int gw_q6_k_scale(GW_GLOBAL const gw_block_q6_k *b, int half_block) {
+    return b->scales[half_block];
+}
+GW_PROMPT_TERM(q6_k, gw_load_f16(b->d), gw_q6_k_scale)
 
 /* ---- IQ4: a nibble names one of 16 fixed levels --------------------------------------------- */
 
@@ -475,6 +536,10 @@ GW_FN float gw_iq4_xs_term(GW_GLOBAL const gw_block_iq4_xs *b, int sub, GW_ACT c
     gw_iq4_xs_codes(b, sub, code);
     return gw_term_signed(gw_iq4_xs_ws(b, sub), code, x, acc);
 }
+GW_FN int gw_iq4_xs_scale_of_half(GW_GLOBAL const gw_block_iq4_xs *b, int half_block) {
+    return gw_iq4_xs_scale(b, half_block / 2);
+}
+GW_PROMPT_TERM(iq4_xs, gw_load_f16(b->d), gw_iq4_xs_scale_of_half)
 
 /* ---- MXFP4 (OCP Microscaling 1.0): w = 2^(e - 127) * E2M1 = 2^(e - 128) * level --------------- */
 
@@ -592,8 +657,8 @@ GW_FN float gw_int4_span_term(GW_GLOBAL const gw_int4_head *head, GW_GLOBAL cons
 
 /* ---- BL3H: two codes of 0 .. 10 in a number of 7 bits; w = scale * code + zero ----------------- */
 
-/* Codes 2 p and 2 p + 1 of 64 are number p, 11 times the first and the second, whose bits are in three
- * planes as planes.h has them for 32: four, two and one. */
+/* Codes 2 p and 2 p + 1 of 64 are number p, 11 times the first and the second, whose bits are in
+ * three planes as planes.h has them for 32: four, two and one. */
 typedef struct gw_block_bl3h_b64 {
     gw_int4_head head;
     gw_u8 four[16], two[8], one[4];

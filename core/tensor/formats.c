@@ -25,6 +25,13 @@
         return gw_##F##_term(block + b / ((WEIGHTS) / 32), (int)(b % ((WEIGHTS) / 32)), x, acc);   \
     }
 
+#define PROMPT_ROW(F, WEIGHTS)                                                                     \
+    static float prompt_term_##F(const void *row, size_t b, const gw_act8 *x, float acc) {         \
+        const gw_block_##F *block = row;                                                           \
+        return gw_##F##_prompt_term(block + b / ((WEIGHTS) / 32), (int)(b % ((WEIGHTS) / 32)), x,  \
+                                    acc);                                                          \
+    }
+
 BLOCK_ROW(q8_0, 32)
 BLOCK_ROW(q4_0, 32)
 BLOCK_ROW(q4_1, 32)
@@ -38,11 +45,21 @@ BLOCK_ROW(q6_k, 256)
 BLOCK_ROW(iq4_nl, 32)
 BLOCK_ROW(mxfp4, 32)
 BLOCK_ROW(iq4_xs, 256)
+PROMPT_ROW(q2_k, 256)
+PROMPT_ROW(q3_k, 256)
+PROMPT_ROW(q4_k, 256)
+PROMPT_ROW(q5_k, 256)
+PROMPT_ROW(q6_k, 256)
+PROMPT_ROW(iq4_xs, 256)
 
 BLOCK_ROW(bl3h_b64, 64)
 #define PLANE_ROW(unused, NAME, name, low, high, offset, levels, term, sub, share, head)           \
     BLOCK_ROW(name, 32 * (share))
 GW_PLANE_FORMATS(PLANE_ROW, 0)
+PROMPT_ROW(iq3_s_codes, 256)
+PROMPT_ROW(iq3_xxs_codes, 256)
+PROMPT_ROW(iq2_codes, 256)
+PROMPT_ROW(iq1_codes, 256)
 
 static void decode_int8(float *dst, const void *row, size_t cols) {
     const gw_row_int8 *head = row;
@@ -449,55 +466,55 @@ SMALL(NVFP4, nvfp4)
 
 /* clang-format off */
 static const gw_format formats[] = {
-    /*                    name         gguf  block  bytes                    header  float  decode            encode                   span  term          */
-    [GW_FMT_F32]       = {"f32",          0,   1, sizeof(float),                  0, 1, copy_f32,         encode_f32,                 0, NULL          },
-    [GW_FMT_F16]       = {"f16",          1,   1, sizeof(gw_u16),                 0, 1, decode_f16,       encode_f16,                 0, NULL          },
-    [GW_FMT_BF16]      = {"bf16",        30,   1, sizeof(gw_u16),                 0, 1, decode_bf16,      encode_bf16,                0, NULL          },
-    [GW_FMT_E4M3]      = {"e4m3",        -1, GW_E4M3_BLOCK, sizeof(gw_block_e4m3), 0, 1, decode_e4m3,      encode_e4m3,                0, NULL          },
-    [GW_FMT_NVFP4_CODES] = {"nvfp4_codes", -1, GW_NVFP4_BLOCK, sizeof(gw_block_nvfp4), 0, 1, decode_nvfp4_codes, encode_nvfp4_codes, 0, NULL        },
-    [GW_FMT_Q8_0]      = {"q8_0",         8,  32, sizeof(gw_block_q8_0),          0, 0, decode_q8_0,      encode_q8_0,                1, term_q8_0     },
-    [GW_FMT_Q4_0]      = {"q4_0",         2,  32, sizeof(gw_block_q4_0),          0, 0, decode_q4_0,      encode_q4_0,                1, term_q4_0     },
-    [GW_FMT_Q4_1]      = {"q4_1",         3,  32, sizeof(gw_block_q4_1),          0, 0, decode_q4_1,      NULL,                       1, term_q4_1     },
-    [GW_FMT_Q5_0]      = {"q5_0",         6,  32, sizeof(gw_block_q5_0),          0, 0, decode_q5_0,      NULL,                       1, term_q5_0     },
-    [GW_FMT_Q5_1]      = {"q5_1",         7,  32, sizeof(gw_block_q5_1),          0, 0, decode_q5_1,      NULL,                       1, term_q5_1     },
-    [GW_FMT_Q2_K]      = {"q2_k",        10, 256, sizeof(gw_block_q2_k),          0, 0, decode_q2_k,      NULL,                       1, term_q2_k     },
-    [GW_FMT_Q3_K]      = {"q3_k",        11, 256, sizeof(gw_block_q3_k),          0, 0, decode_q3_k,      NULL,                       1, term_q3_k     },
-    [GW_FMT_Q4_K]      = {"q4_k",        12, 256, sizeof(gw_block_q4_k),          0, 0, decode_q4_k,      NULL,                       1, term_q4_k     },
-    [GW_FMT_Q5_K]      = {"q5_k",        13, 256, sizeof(gw_block_q5_k),          0, 0, decode_q5_k,      NULL,                       1, term_q5_k     },
-    [GW_FMT_Q6_K]      = {"q6_k",        14, 256, sizeof(gw_block_q6_k),          0, 0, decode_q6_k,      NULL,                       1, term_q6_k     },
-    [GW_FMT_IQ4_NL]    = {"iq4_nl",      20,  32, sizeof(gw_block_iq4_nl),        0, 0, decode_iq4_nl,    NULL,                       1, term_iq4_nl   },
-    [GW_FMT_IQ4_XS]    = {"iq4_xs",      23, 256, sizeof(gw_block_iq4_xs),        0, 0, decode_iq4_xs,    NULL,                       1, term_iq4_xs   },
-    [GW_FMT_MXFP4]     = {"mxfp4",       39,  32, sizeof(gw_block_mxfp4),         0, 0, decode_mxfp4,     NULL,                       1, term_mxfp4    },
-    [GW_FMT_INT8]      = {"int8",       GW_GGUF_OWN + 11,  32, sizeof(gw_block_int8), sizeof(gw_row_int8), 0, decode_int8, encode_int8,            1, term_int8     },
-    [GW_FMT_INT4_G32]  = {"int4-g32",   GW_GGUF_OWN + 7,  32, sizeof(gw_block_int4_g32),      0, 0, decode_int4_g32,  encode_int4_g32,            1, term_int4_g32 },
-    [GW_FMT_INT4_G64]  = {"int4-g64",   GW_GGUF_OWN + 8,  64, sizeof(gw_block_int4_g64),      0, 0, decode_int4_g64,  encode_int4_g64,            1, term_int4_g64 },
-    [GW_FMT_INT4_G128] = {"int4-g128",  GW_GGUF_OWN + 9, 128, sizeof(gw_block_int4_g128),     0, 0, decode_int4_g128, encode_int4_g128, GW_ACT_SPAN, term_int4_g128},
-    [GW_FMT_INT4_G256] = {"int4-g256",  GW_GGUF_OWN + 10, 256, sizeof(gw_block_int4_g256),     0, 0, decode_int4_g256, encode_int4_g256, GW_ACT_SPAN, term_int4_g256},
-    [GW_FMT_BL3H_B64]    = {"bl3h-b64",   GW_GGUF_OWN + 2,  64, sizeof(gw_block_bl3h_b64),      0, 0, decode_bl3h_b64,  encode_bl3h_b64,            1, term_bl3h_b64},
-    [GW_FMT_BL2_B32]     = {"bl2-b32",    GW_GGUF_OWN + 0,  32, sizeof(gw_block_bl2_b32),       0, 0, decode_bl2_b32,   encode_bl2_b32,             1, term_bl2_b32},
-    [GW_FMT_BL3_B32]     = {"bl3-b32",    GW_GGUF_OWN + 1,  32, sizeof(gw_block_bl3_b32),       0, 0, decode_bl3_b32,   encode_bl3_b32,             1, term_bl3_b32},
-    [GW_FMT_BL5_B64]     = {"bl5-b64",    GW_GGUF_OWN + 3,  64, sizeof(gw_block_bl5_b64),       0, 0, decode_bl5_b64,   encode_bl5_b64,             1, term_bl5_b64},
-    [GW_FMT_BL6_B64]     = {"bl6-b64",    GW_GGUF_OWN + 4,  64, sizeof(gw_block_bl6_b64),       0, 0, decode_bl6_b64,   encode_bl6_b64,             1, term_bl6_b64},
-    [GW_FMT_BL8_B32]     = {"bl8-b32",    GW_GGUF_OWN + 5,  32, sizeof(gw_block_bl8_b32),       0, 0, decode_bl8_b32,   encode_bl8_b32,             1, term_bl8_b32},
-    [GW_FMT_BL8_B64]     = {"bl8-b64",    GW_GGUF_OWN + 6,  64, sizeof(gw_block_bl8_b64),       0, 0, decode_bl8_b64,   encode_bl8_b64,             1, term_bl8_b64},
-    [GW_FMT_IQ3_S_CODES] = {"iq3_s_codes", -1, 256, sizeof(gw_block_iq3_s_codes), 0, 0, decode_iq3_s_codes, encode_iq3_s_codes, 1, term_iq3_s_codes},
-    [GW_FMT_IQ3_XXS_CODES] = {"iq3_xxs_codes", -1, 256, sizeof(gw_block_iq3_xxs_codes), 0, 0, decode_iq3_xxs_codes, encode_iq3_xxs_codes, 1, term_iq3_xxs_codes},
-    [GW_FMT_IQ2_CODES] = {"iq2_codes", -1, 256, sizeof(gw_block_iq2_codes), 0, 0, decode_iq2_codes, encode_iq2_codes, 1, term_iq2_codes},
-    [GW_FMT_IQ1_CODES] = {"iq1_codes", -1, 256, sizeof(gw_block_iq1_codes), 0, 0, decode_iq1_codes, encode_iq1_codes, 1, term_iq1_codes},
-    [GW_FMT_IQ2_XXS]   = {"iq2_xxs",    16, 256, 66,                            0, 0, decode_iq2_xxs,   NULL,                       0, NULL          },
-    [GW_FMT_IQ2_XS]    = {"iq2_xs",     17, 256, 74,                            0, 0, decode_iq2_xs,    NULL,                       0, NULL          },
-    [GW_FMT_IQ2_S]     = {"iq2_s",      22, 256, 82,                            0, 0, decode_iq2_s,     NULL,                       0, NULL          },
-    [GW_FMT_IQ3_XXS]   = {"iq3_xxs",    18, 256, 98,                            0, 0, decode_iq3_xxs,   NULL,                       0, NULL          },
-    [GW_FMT_IQ3_S]     = {"iq3_s",      21, 256, 110,                           0, 0, decode_iq3_s,     NULL,                       0, NULL          },
-    [GW_FMT_IQ1_S]     = {"iq1_s",      19, 256, 50,                            0, 0, decode_iq1_s,     NULL,                       0, NULL          },
-    [GW_FMT_IQ1_M]     = {"iq1_m",      29, 256, 56,                            0, 0, decode_iq1_m,     NULL,                       0, NULL          },
-    [GW_FMT_TQ1_0]     = {"tq1_0",      34, 256, 54,                            0, 0, decode_tq1_0,     NULL,                       0, NULL          },
-    [GW_FMT_TQ2_0]     = {"tq2_0",      35, 256, 66,                            0, 0, decode_tq2_0,     NULL,                       0, NULL          },
-    [GW_FMT_Q1_0]      = {"q1_0",       41, 128, 18,                            0, 0, decode_q1_0,      NULL,                       0, NULL          },
-    [GW_FMT_Q2_0]      = {"q2_0",       42,  64, 18,                            0, 0, decode_q2_0,      NULL,                       0, NULL          },
-    [GW_FMT_NVFP4]     = {"nvfp4",      40,  64, 36,                            0, 0, decode_nvfp4,     NULL,                       0, NULL          },
-    [GW_FMT_ACT8]      = {"act8",        -1,  32, sizeof(gw_act8),                0, 0, decode_act8,      encode_act8,                0, NULL          },
-    [GW_FMT_I32]       = {"i32",         -1,   1, sizeof(gw_i32),                 0, 0, decode_i32,       NULL,                       0, NULL          },
+    /*                    name         gguf  block  bytes                    header  float  decode            encode                   span, term; those of prompts */
+    [GW_FMT_F32]       = {"f32",          0,   1, sizeof(float),                  0, 1, copy_f32,         encode_f32,                 0, NULL, 0, NULL},
+    [GW_FMT_F16]       = {"f16",          1,   1, sizeof(gw_u16),                 0, 1, decode_f16,       encode_f16,                 0, NULL, 0, NULL},
+    [GW_FMT_BF16]      = {"bf16",        30,   1, sizeof(gw_u16),                 0, 1, decode_bf16,      encode_bf16,                0, NULL, 0, NULL},
+    [GW_FMT_E4M3]      = {"e4m3",        -1, GW_E4M3_BLOCK, sizeof(gw_block_e4m3), 0, 1, decode_e4m3,      encode_e4m3,                0, NULL, 0, NULL},
+    [GW_FMT_NVFP4_CODES] = {"nvfp4_codes", -1, GW_NVFP4_BLOCK, sizeof(gw_block_nvfp4), 0, 1, decode_nvfp4_codes, encode_nvfp4_codes, 0, NULL, 0, NULL},
+    [GW_FMT_Q8_0]      = {"q8_0",         8,  32, sizeof(gw_block_q8_0),          0, 0, decode_q8_0,      encode_q8_0,                1, term_q8_0, 1, term_q8_0},
+    [GW_FMT_Q4_0]      = {"q4_0",         2,  32, sizeof(gw_block_q4_0),          0, 0, decode_q4_0,      encode_q4_0,                1, term_q4_0, 1, term_q4_0},
+    [GW_FMT_Q4_1]      = {"q4_1",         3,  32, sizeof(gw_block_q4_1),          0, 0, decode_q4_1,      NULL,                       1, term_q4_1, 1, term_q4_1},
+    [GW_FMT_Q5_0]      = {"q5_0",         6,  32, sizeof(gw_block_q5_0),          0, 0, decode_q5_0,      NULL,                       1, term_q5_0, 1, term_q5_0},
+    [GW_FMT_Q5_1]      = {"q5_1",         7,  32, sizeof(gw_block_q5_1),          0, 0, decode_q5_1,      NULL,                       1, term_q5_1, 1, term_q5_1},
+    [GW_FMT_Q2_K]      = {"q2_k",        10, 256, sizeof(gw_block_q2_k),          0, 0, decode_q2_k,      NULL,                       1, term_q2_k, GW_ACT_SPAN, prompt_term_q2_k},
+    [GW_FMT_Q3_K]      = {"q3_k",        11, 256, sizeof(gw_block_q3_k),          0, 0, decode_q3_k,      NULL,                       1, term_q3_k, GW_ACT_SPAN, prompt_term_q3_k},
+    [GW_FMT_Q4_K]      = {"q4_k",        12, 256, sizeof(gw_block_q4_k),          0, 0, decode_q4_k,      NULL,                       1, term_q4_k, GW_ACT_SPAN, prompt_term_q4_k},
+    [GW_FMT_Q5_K]      = {"q5_k",        13, 256, sizeof(gw_block_q5_k),          0, 0, decode_q5_k,      NULL,                       1, term_q5_k, GW_ACT_SPAN, prompt_term_q5_k},
+    [GW_FMT_Q6_K]      = {"q6_k",        14, 256, sizeof(gw_block_q6_k),          0, 0, decode_q6_k,      NULL,                       1, term_q6_k, GW_ACT_SPAN, prompt_term_q6_k},
+    [GW_FMT_IQ4_NL]    = {"iq4_nl",      20,  32, sizeof(gw_block_iq4_nl),        0, 0, decode_iq4_nl,    NULL,                       1, term_iq4_nl, 1, term_iq4_nl},
+    [GW_FMT_IQ4_XS]    = {"iq4_xs",      23, 256, sizeof(gw_block_iq4_xs),        0, 0, decode_iq4_xs,    NULL,                       1, term_iq4_xs, GW_ACT_SPAN, prompt_term_iq4_xs},
+    [GW_FMT_MXFP4]     = {"mxfp4",       39,  32, sizeof(gw_block_mxfp4),         0, 0, decode_mxfp4,     NULL,                       1, term_mxfp4, 1, term_mxfp4},
+    [GW_FMT_INT8]      = {"int8",       GW_GGUF_OWN + 11,  32, sizeof(gw_block_int8), sizeof(gw_row_int8), 0, decode_int8, encode_int8,            1, term_int8, 1, term_int8},
+    [GW_FMT_INT4_G32]  = {"int4-g32",   GW_GGUF_OWN + 7,  32, sizeof(gw_block_int4_g32),      0, 0, decode_int4_g32,  encode_int4_g32,            1, term_int4_g32, 1, term_int4_g32},
+    [GW_FMT_INT4_G64]  = {"int4-g64",   GW_GGUF_OWN + 8,  64, sizeof(gw_block_int4_g64),      0, 0, decode_int4_g64,  encode_int4_g64,            1, term_int4_g64, 1, term_int4_g64},
+    [GW_FMT_INT4_G128] = {"int4-g128",  GW_GGUF_OWN + 9, 128, sizeof(gw_block_int4_g128),     0, 0, decode_int4_g128, encode_int4_g128, GW_ACT_SPAN, term_int4_g128, GW_ACT_SPAN, term_int4_g128},
+    [GW_FMT_INT4_G256] = {"int4-g256",  GW_GGUF_OWN + 10, 256, sizeof(gw_block_int4_g256),     0, 0, decode_int4_g256, encode_int4_g256, GW_ACT_SPAN, term_int4_g256, GW_ACT_SPAN, term_int4_g256},
+    [GW_FMT_BL3H_B64]    = {"bl3h-b64",   GW_GGUF_OWN + 2,  64, sizeof(gw_block_bl3h_b64),      0, 0, decode_bl3h_b64,  encode_bl3h_b64,            1, term_bl3h_b64, 1, term_bl3h_b64},
+    [GW_FMT_BL2_B32]     = {"bl2-b32",    GW_GGUF_OWN + 0,  32, sizeof(gw_block_bl2_b32),       0, 0, decode_bl2_b32,   encode_bl2_b32,             1, term_bl2_b32, 1, term_bl2_b32},
+    [GW_FMT_BL3_B32]     = {"bl3-b32",    GW_GGUF_OWN + 1,  32, sizeof(gw_block_bl3_b32),       0, 0, decode_bl3_b32,   encode_bl3_b32,             1, term_bl3_b32, 1, term_bl3_b32},
+    [GW_FMT_BL5_B64]     = {"bl5-b64",    GW_GGUF_OWN + 3,  64, sizeof(gw_block_bl5_b64),       0, 0, decode_bl5_b64,   encode_bl5_b64,             1, term_bl5_b64, 1, term_bl5_b64},
+    [GW_FMT_BL6_B64]     = {"bl6-b64",    GW_GGUF_OWN + 4,  64, sizeof(gw_block_bl6_b64),       0, 0, decode_bl6_b64,   encode_bl6_b64,             1, term_bl6_b64, 1, term_bl6_b64},
+    [GW_FMT_BL8_B32]     = {"bl8-b32",    GW_GGUF_OWN + 5,  32, sizeof(gw_block_bl8_b32),       0, 0, decode_bl8_b32,   encode_bl8_b32,             1, term_bl8_b32, 1, term_bl8_b32},
+    [GW_FMT_BL8_B64]     = {"bl8-b64",    GW_GGUF_OWN + 6,  64, sizeof(gw_block_bl8_b64),       0, 0, decode_bl8_b64,   encode_bl8_b64,             1, term_bl8_b64, 1, term_bl8_b64},
+    [GW_FMT_IQ3_S_CODES] = {"iq3_s_codes", -1, 256, sizeof(gw_block_iq3_s_codes), 0, 0, decode_iq3_s_codes, encode_iq3_s_codes, 1, term_iq3_s_codes, GW_ACT_SPAN, prompt_term_iq3_s_codes},
+    [GW_FMT_IQ3_XXS_CODES] = {"iq3_xxs_codes", -1, 256, sizeof(gw_block_iq3_xxs_codes), 0, 0, decode_iq3_xxs_codes, encode_iq3_xxs_codes, 1, term_iq3_xxs_codes, GW_ACT_SPAN, prompt_term_iq3_xxs_codes},
+    [GW_FMT_IQ2_CODES] = {"iq2_codes", -1, 256, sizeof(gw_block_iq2_codes), 0, 0, decode_iq2_codes, encode_iq2_codes, 1, term_iq2_codes, GW_ACT_SPAN, prompt_term_iq2_codes},
+    [GW_FMT_IQ1_CODES] = {"iq1_codes", -1, 256, sizeof(gw_block_iq1_codes), 0, 0, decode_iq1_codes, encode_iq1_codes, 1, term_iq1_codes, GW_ACT_SPAN, prompt_term_iq1_codes},
+    [GW_FMT_IQ2_XXS]   = {"iq2_xxs",    16, 256, 66,                            0, 0, decode_iq2_xxs,   NULL,                       0, NULL, 0, NULL},
+    [GW_FMT_IQ2_XS]    = {"iq2_xs",     17, 256, 74,                            0, 0, decode_iq2_xs,    NULL,                       0, NULL, 0, NULL},
+    [GW_FMT_IQ2_S]     = {"iq2_s",      22, 256, 82,                            0, 0, decode_iq2_s,     NULL,                       0, NULL, 0, NULL},
+    [GW_FMT_IQ3_XXS]   = {"iq3_xxs",    18, 256, 98,                            0, 0, decode_iq3_xxs,   NULL,                       0, NULL, 0, NULL},
+    [GW_FMT_IQ3_S]     = {"iq3_s",      21, 256, 110,                           0, 0, decode_iq3_s,     NULL,                       0, NULL, 0, NULL},
+    [GW_FMT_IQ1_S]     = {"iq1_s",      19, 256, 50,                            0, 0, decode_iq1_s,     NULL,                       0, NULL, 0, NULL},
+    [GW_FMT_IQ1_M]     = {"iq1_m",      29, 256, 56,                            0, 0, decode_iq1_m,     NULL,                       0, NULL, 0, NULL},
+    [GW_FMT_TQ1_0]     = {"tq1_0",      34, 256, 54,                            0, 0, decode_tq1_0,     NULL,                       0, NULL, 0, NULL},
+    [GW_FMT_TQ2_0]     = {"tq2_0",      35, 256, 66,                            0, 0, decode_tq2_0,     NULL,                       0, NULL, 0, NULL},
+    [GW_FMT_Q1_0]      = {"q1_0",       41, 128, 18,                            0, 0, decode_q1_0,      NULL,                       0, NULL, 0, NULL},
+    [GW_FMT_Q2_0]      = {"q2_0",       42,  64, 18,                            0, 0, decode_q2_0,      NULL,                       0, NULL, 0, NULL},
+    [GW_FMT_NVFP4]     = {"nvfp4",      40,  64, 36,                            0, 0, decode_nvfp4,     NULL,                       0, NULL, 0, NULL},
+    [GW_FMT_ACT8]      = {"act8",        -1,  32, sizeof(gw_act8),                0, 0, decode_act8,      encode_act8,                0, NULL, 0, NULL},
+    [GW_FMT_I32]       = {"i32",         -1,   1, sizeof(gw_i32),                 0, 0, decode_i32,       NULL,                       0, NULL, 0, NULL},
 };
 /* clang-format on */
 _Static_assert(sizeof formats / sizeof formats[0] == GW_FMT_COUNT, "a format has no row");

@@ -52,6 +52,9 @@ typedef struct gw_format {
      * several have one scale (gw_act8_span). NULL for floats, which sum per element, and for formats
      * that a model's weights do not stay in (small.h). */
     float (*term)(const void *row, size_t b, const gw_act8 *x, float acc);
+    /* The same in the order of prompts: of formats with integer scales, four blocks make a term. */
+    size_t prompt_span;
+    float (*prompt_term)(const void *row, size_t b, const gw_act8 *x, float acc);
 } gw_format;
 
 /* GGUF's numbers, and its relatives', end far below; other readers refuse what is not theirs. */

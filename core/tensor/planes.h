@@ -46,7 +46,7 @@ GW_FN float gw_plane_zero(float ws, float wm, int offset) {
 #define GW_PLANE_SIGNED(term) ((term) == GW_TERM_SIGNED)
 #define GW_PLANE_HALVES(term) ((term) == GW_TERM_HALVES)
 
-/* The functions of blocks.h, of one format. */
+/* The functions of blocks.h, of one format; prompt terms follow for those with integer scales. */
 #define GW_PLANE_BLOCK(unused, FORMAT, name, low, high, offset, levels, term, sub, share, head)        \
     typedef struct gw_block_##name {                                                                   \
         gw_u8 bytes[GW_PLANE_BYTES(low, high, sub, share, head)];                                      \
@@ -99,5 +99,16 @@ GW_FN float gw_plane_zero(float ws, float wm, int offset) {
 /* clang-format off */
 GW_PLANE_FORMATS(GW_PLANE_BLOCK, 0)
 /* clang-format on */
+
+/* Their terms of prompts. per: halves that share an integer scale. */
+#define GW_PLANE_PROMPT_TERM(name, per)                                                             \
+    GW_FN int gw_##name##_scale_of_half(GW_GLOBAL const gw_block_##name *b, int half_block) {       \
+        return gw_##name##_sub(b, half_block / 2, (per) == 2 ? 0 : half_block % 2);                 \
+    }                                                                                               \
+    GW_PROMPT_TERM(name, gw_##name##_scale(b), gw_##name##_scale_of_half)
+GW_PLANE_PROMPT_TERM(iq3_s_codes, 2)
+GW_PLANE_PROMPT_TERM(iq3_xxs_codes, 2)
+GW_PLANE_PROMPT_TERM(iq2_codes, 1)
+GW_PLANE_PROMPT_TERM(iq1_codes, 1)
 
 #endif

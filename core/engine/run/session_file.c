@@ -25,7 +25,7 @@
 #include "core/base/size.h"
 #include "core/engine/run/session_state.h"
 
-enum { VERSION = 11 }; /* of the format and of the arithmetic (docs/arithmetic.md) */
+enum { VERSION = 12 }; /* of the format and of the arithmetic (docs/arithmetic.md) */
 static const char magic[8] = {'G', 'W', 'C', 'A', 'C', 'H', 'E', '\n'};
 
 typedef struct head {
