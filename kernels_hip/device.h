@@ -660,6 +660,72 @@ __device__ static inline void gw_halves_of_bytes(unsigned v, unsigned *low, unsi
 #endif
 }
 
+/* The upper, or lower, bytes of pairs of 16 bits, by turns of `even` and of `odd`. */
+GW_DEVICE unsigned gw_high_bytes(unsigned even, unsigned odd) {
+#if defined(GW_NVIDIA)
+    return __byte_perm(even, odd, 0x7351);
+#else
+    return (even >> 8 & 0x00ff00ffu) | (odd & 0xff00ff00u);
+#endif
+}
+GW_DEVICE unsigned gw_low_bytes(unsigned even, unsigned odd) {
+#if defined(GW_NVIDIA)
+    return __byte_perm(even, odd, 0x6240);
+#else
+    return (even & 0x00ff00ffu) | (odd << 8 & 0xff00ff00u);
+#endif
+}
+
+/* Byte `at` (0 .. 3) of v, less OFFSET, twice; exact. */
+template <int OFFSET> __device__ static inline unsigned gw_half_of_byte(unsigned v, int at) {
+#if defined(GW_NVIDIA)
+    unsigned r;
+    asm("sub.f16x2 %0, %1, %2;"
+        : "=r"(r)
+        : "r"(__byte_perm(v, 0x64646464u, 0x4040u + at * 0x0101u)),
+          "r"((0x6400u + OFFSET) * 0x10001u));
+    return r;
+#else
+    return gw_f32_to_f16((float)(v >> 8 * at & 255u) - (float)OFFSET) * 0x10001u;
+#endif
+}
+
+/* Pairs of binary16 times others. What comes of it has to be exact. */
+GW_DEVICE unsigned gw_times_halves(unsigned a, unsigned b) {
+#if defined(GW_NVIDIA)
+    unsigned r;
+    asm("mul.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+#else
+    unsigned r = 0;
+    for (int i = 0; i < 32; i += 16) {
+        r |=
+            (unsigned)gw_f32_to_f16(gw_widen_f16((gw_u16)(a >> i)) * gw_widen_f16((gw_u16)(b >> i)))
+            << i;
+    }
+    return r;
+#endif
+}
+
+/* gw_halves_of_bytes without an offset, times `scale`, twice a binary16: exact where 1024 times it
+ * and all products are. less: -1024 scale. */
+GW_DEVICE void gw_scaled_halves_of_bytes(unsigned v, unsigned scale, unsigned less, unsigned *low,
+                                         unsigned *high) {
+#if defined(GW_NVIDIA)
+    asm("fma.rn.f16x2 %0, %1, %2, %3;"
+        : "=r"(*low)
+        : "r"(__byte_perm(v, 0x64646464u, 0x4140)), "r"(scale), "r"(less));
+    asm("fma.rn.f16x2 %0, %1, %2, %3;"
+        : "=r"(*high)
+        : "r"(__byte_perm(v, 0x64646464u, 0x4342)), "r"(scale), "r"(less));
+#else
+    (void)less;
+    gw_halves_of_bytes<0>(v, low, high);
+    *low = gw_times_halves(*low, scale);
+    *high = gw_times_halves(*high, scale);
+#endif
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* 16 bytes, the widest load. */
@@ -909,14 +975,13 @@ struct gw_two_pairs {
 
 GW_DEVICE void gw_card_store(void *at, const gw_two_pairs &v) {
 #if defined(GW_NVIDIA)
-    asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(
-                     __cvta_generic_to_global(at)),
-                 "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3])
-                 : "memory");
+    asm volatile(
+        "st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(at)),
+        "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3])
+        : "memory");
 #elif defined(GW_AMD)
     for (int i = 0; i < 2; i++) {
-        const unsigned long long pair =
-            v.word[2 * i] | (unsigned long long)v.word[2 * i + 1] << 32;
+        const unsigned long long pair = v.word[2 * i] | (unsigned long long)v.word[2 * i + 1] << 32;
         __hip_atomic_store((unsigned long long *)at + i, pair, __ATOMIC_RELAXED,
                            __HIP_MEMORY_SCOPE_SYSTEM);
     }
@@ -948,9 +1013,8 @@ GW_DEVICE gw_two_pairs gw_card_load(const void *at) {
                  : "memory");
 #elif defined(GW_AMD)
     for (int i = 0; i < 2; i++) {
-        const unsigned long long pair =
-            __hip_atomic_load((const unsigned long long *)at + i, __ATOMIC_RELAXED,
-                              __HIP_MEMORY_SCOPE_SYSTEM);
+        const unsigned long long pair = __hip_atomic_load(
+            (const unsigned long long *)at + i, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
         v.word[2 * i] = (unsigned)pair;
         v.word[2 * i + 1] = (unsigned)(pair >> 32);
     }

@@ -327,6 +327,27 @@ template <int N> __device__ static inline void gw_group_keep(float *v) {
 GW_GROUP_HALF(gw_group_f16, "f16")
 GW_GROUP_HALF(gw_group_bf16, "bf16")
 #undef GW_GROUP_HALF
+
+/* N columns (32 or 64) of eight binary16 each, which lie one behind the other, 16 bytes a column;
+ * b: gw_group_eights. Of a, the first two words count and the others are zeros: what they are
+ * multiplied by are the same eight once more. */
+GW_DEVICE gw_group_at gw_group_eights(const void *b) { return gw_shared_address(b) / 16 & 0x3fff; }
+template <int N>
+__device__ static inline void gw_group_f16_eights(float *d, const unsigned *a, gw_group_at b) {
+    if (N == 64) {
+        asm volatile("{\n.reg .b64 at;\nmov.b64 at, {%34, 0x00000008};\n"
+                     "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 " GW_REGISTERS_32
+                     ", {%32, %33, %35, %35}, at, 0, 1, 1, 0;\n}"
+                     : GW_EIGHT(d, 0), GW_EIGHT(d, 8), GW_EIGHT(d, 16), GW_EIGHT(d, 24)
+                     : "r"(a[0]), "r"(a[1]), "r"(b), "r"(0));
+    } else {
+        asm volatile("{\n.reg .b64 at;\nmov.b64 at, {%18, 0x00000008};\n"
+                     "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 " GW_REGISTERS_16
+                     ", {%16, %17, %19, %19}, at, 0, 1, 1, 0;\n}"
+                     : GW_EIGHT(d, 0), GW_EIGHT(d, 8)
+                     : "r"(a[0]), "r"(a[1]), "r"(b), "r"(0));
+    }
+}
 #undef GW_THIRTY_TWO
 #undef GW_EIGHT
 #undef GW_REGISTERS_64
@@ -407,6 +428,20 @@ static inline void gw_group_f16(float *d, const unsigned *a, gw_group_at b, int 
 template <int N>
 static inline void gw_group_bf16(float *d, const unsigned *a, gw_group_at b, int add) {
     gw_group_half<N>(d, a, b, add, 1);
+}
+GW_DEVICE gw_group_at gw_group_eights(const void *b) { return gw_group_columns(b); }
+template <int N>
+static inline void gw_group_f16_eights(float *d, const unsigned *a, gw_group_at at) {
+    const unsigned whole[GW_MMA_A] = {a[0], a[1], 0, 0};
+    for (int i = 0; i < N / 2; i++) {
+        d[i] = 0;
+    }
+    for (int j = 0; j < N; j += GW_MMA_N) {
+        const int lane = gw_wave_lane();
+        const unsigned *from = (const unsigned *)(uintptr_t)((at + j + lane / 4) * 16);
+        const unsigned b[GW_MMA_B] = {from[lane % 4], from[lane % 4]};
+        gw_emulator_mma_half(d + j / 2, whole, b, 0);
+    }
 }
 #endif
 #endif

@@ -22,7 +22,7 @@ typedef struct gemm_kind {
     gw_fmt fmt;
     const char *name; /* of the kernel, behind its family */
     way way;
-    int term, record; /* quantized */
+    int term, form, record; /* quantized */
 } gemm_kind;
 
 /* ---- what is accepted ------------------------------------------------------------------------ */
@@ -36,8 +36,11 @@ static int has_matrix(const struct gw_device *d) {
 int gw_hip_is_wide(const struct gw_device *d) { return has_matrix(d) && d->warp == 32; }
 
 /* Products of many tokens, quantized: by matrix instructions of four waves where there is room. */
+static int group_shared(const gemm_kind *kind) {
+    return GW_GROUP_SHARED(kind->form, GW_GEMM_NUMBERS(kind->term), kind->record);
+}
 static int takes_group(const gemm_kind *kind, const struct gw_device *d) {
-    return d->group && GW_GROUP_SHARED(kind->term, kind->record) <= d->shared_bytes;
+    return d->group && group_shared(kind) <= d->shared_bytes;
 }
 
 /* MATRIX: what every number of tokens needs, in blocks of the fewest waves. */
@@ -47,7 +50,7 @@ static unsigned shared_of(const gemm_kind *kind, const struct gw_device *d) {
                                 GW_GEMM_TOKENS(wide), kind->term, kind->record);
     switch (kind->way) {
     case MATRIX:
-        return takes_group(kind, d) ? (unsigned)GW_GROUP_SHARED(kind->term, kind->record)
+        return takes_group(kind, d) ? (unsigned)group_shared(kind)
                                     : (unsigned)(large > strips ? large : strips);
     case HALF:
         return (unsigned)GW_HALF_SHARED(wide, d->group);
@@ -171,14 +174,19 @@ static gw_status record_spread(struct gw_segment *segment, const gw_node *node,
                                  .x = p->x,
                                  .y = scratch,
                                  .k = p->k,
-                                 .numbers = GW_GEMM_NUMBERS(kind->term),
+                                 .numbers =
+                                     kind->form == GW_STAGE_BLOCKS || kind->form == GW_STAGE_SPAN
+                                         ? GW_GEMM_NUMBERS(kind->term)
+                                         : 1,
+                                 .form = kind->form,
                                  .tiles = (int32_t)blocks_of(p, 1, GW_GEMM_ROWS, 1),
                                  .blocks = (int32_t)launched};
     size_t rows = (size_t)segment->rows;
     size_t blocks = gw_hip_groups((size_t)p->k, 4 * GW_ACT_BLOCK) * 4;
     p->x = s.y;
-    if (kind->term == GW_TERM_SPAN) {
-        return gw_hip_record(segment, node, "gw_spread_span",
+    if (kind->form != GW_STAGE_BLOCKS) {
+        return gw_hip_record(segment, node,
+                             kind->form == GW_STAGE_SCALED ? "gw_spread_scaled" : "gw_spread_span",
                              gw_hip_groups(blocks, GW_SPREAD_THREADS), (unsigned)rows, 1,
                              GW_SPREAD_THREADS, 1, 1, 0, &s, sizeof s);
     }
@@ -190,7 +198,7 @@ static gw_status record_spread(struct gw_segment *segment, const gw_node *node,
 static size_t spread_bytes(const struct gw_segment *segment, const gw_node *node) {
     size_t tiles = gw_hip_groups((size_t)segment->rows, GW_GEMM_TOKENS(1));
     return (tiles * gw_hip_groups(gw_hip_width(node->in[0]), 4 * GW_ACT_BLOCK) *
-                GW_GROUP_TOKENS(GW_TERM_Q2) + /* the longest */
+                GW_GROUP_TOKENS(GW_STAGE_BLOCKS, GW_GEMM_NUMBERS(GW_TERM_AFFINE)) + /* the longest */
             255) /
            256 * 256;
 }
@@ -261,7 +269,7 @@ static gw_status record_group(struct gw_segment *segment, const gw_node *node,
     GW_TRY(has_left_of(segment, &p.has_left));
     snprintf(name, sizeof name, "gw_gemm_group_%s", gw_hip_kernels_of(kind->fmt));
     return gw_hip_record(segment, node, name, blocks, 1, 1, GW_GROUP_BLOCK, 1, 1,
-                         (unsigned)GW_GROUP_SHARED(kind->term, kind->record), &p, sizeof p);
+                         (unsigned)group_shared(kind), &p, sizeof p);
 }
 
 /* How many tokens of a plan are live is known on the device only: of two launches one is idle. */
@@ -583,19 +591,23 @@ void gw_hip_arithmetic(const struct gw_device *device, const gw_node *node, char
 /* ---- the table ------------------------------------------------------------------------------- */
 
 #define KIND(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)                     \
-    static const gemm_kind matrix_##name = {GW_FMT_##FORMAT, #name, MATRIX, term,                  \
+    static const gemm_kind matrix_##name = {GW_FMT_##FORMAT,                                       \
+                                            #name,                                                 \
+                                            MATRIX,                                                \
+                                            term,                                                  \
+                                            GW_GROUP_FORM(low, high, levels, term, sub),           \
                                             GW_STRIP_RECORD(low, high, sub, heads, bytes)};        \
-    static const gemm_kind plain_##name = {GW_FMT_##FORMAT, #name, PLAIN, 0, 0};
+    static const gemm_kind plain_##name = {GW_FMT_##FORMAT, #name, PLAIN, 0, 0, 0};
 GW_STRIP_FORMATS(KIND)
 #undef KIND
-static const gemm_kind half_f16 = {GW_FMT_F16, "f16", HALF, 0, 0};
-static const gemm_kind half_bf16 = {GW_FMT_BF16, "bf16", HALF, 0, 0};
-static const gemm_kind half_e4m3 = {GW_FMT_E4M3, "e4m3", HALF, 0, 0};
-static const gemm_kind ordered_f16 = {GW_FMT_F16, "f16", ORDERED, 0, 0};
-static const gemm_kind ordered_bf16 = {GW_FMT_BF16, "bf16", ORDERED, 0, 0};
-static const gemm_kind ordered_e4m3 = {GW_FMT_E4M3, "e4m3", ORDERED, 0, 0};
-static const gemm_kind ordered_nvfp4 = {GW_FMT_NVFP4_CODES, "nvfp4_codes", ORDERED, 0, 0};
-static const gemm_kind ordered_f32 = {GW_FMT_F32, "f32", ORDERED, 0, 0};
+static const gemm_kind half_f16 = {GW_FMT_F16, "f16", HALF, 0, 0, 0};
+static const gemm_kind half_bf16 = {GW_FMT_BF16, "bf16", HALF, 0, 0, 0};
+static const gemm_kind half_e4m3 = {GW_FMT_E4M3, "e4m3", HALF, 0, 0, 0};
+static const gemm_kind ordered_f16 = {GW_FMT_F16, "f16", ORDERED, 0, 0, 0};
+static const gemm_kind ordered_bf16 = {GW_FMT_BF16, "bf16", ORDERED, 0, 0, 0};
+static const gemm_kind ordered_e4m3 = {GW_FMT_E4M3, "e4m3", ORDERED, 0, 0, 0};
+static const gemm_kind ordered_nvfp4 = {GW_FMT_NVFP4_CODES, "nvfp4_codes", ORDERED, 0, 0, 0};
+static const gemm_kind ordered_f32 = {GW_FMT_F32, "f32", ORDERED, 0, 0, 0};
 
 /* clang-format off */
 #define ROWS_OF(name, kind)                                                                        \

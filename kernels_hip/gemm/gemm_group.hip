@@ -6,15 +6,31 @@
 #include "kernels_hip/act8.h"
 #include "kernels_hip/gemm/gemm_block_terms.h"
 #include "kernels_hip/gemm/gemm_half.h"
+#include "kernels_hip/gemm/gemm_scaled_terms.h"
 #include "kernels_hip/gemm/gemm_span_terms.h"
 
 #if GW_GROUP_MMA
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* A thread has a block of a token, neighbours have neighbouring tokens. The first pairs of four
- * codes, 16 bytes of each half of a block, and the second pairs stand apart, as the instruction
- * wants codes 4 t .. 4 t + 3 of lane t. */
+/* The codes of block b of a token as 16-bit floats. The first pairs of four, 16 bytes of each half
+ * of a block, and the second pairs stand apart, as the instruction wants codes 4 t .. 4 t + 3 of
+ * lane t. */
+__device__ static inline void store_halves(unsigned char *code, int token, int b,
+                                           const unsigned *act) {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        unsigned pair[2][4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            gw_halves_of_bytes<128>(act[2 + 4 * h + j] ^ 0x80808080u, &pair[0][j], &pair[1][j]);
+        }
+        store4(code + gw_block_code(token, b, 2 * h), pair[0]);
+        store4(code + gw_block_code(token, b, 2 * h + 1), pair[1]);
+    }
+}
+
+/* A thread has a block of a token, neighbours have neighbouring tokens. */
 GW_KERNEL(gw_spread, struct gw_spread_params, GW_SPREAD_THREADS) {
     const int t = (int)(blockIdx.x * 8 + threadIdx.x % 8), live = gw_live(p.step);
     const int b = (int)(blockIdx.y * (GW_SPREAD_THREADS / 8) + threadIdx.x / 8);
@@ -33,20 +49,10 @@ GW_KERNEL(gw_spread, struct gw_spread_params, GW_SPREAD_THREADS) {
         }
     }
     const int token = t % GROUP_TOKENS, i = b % BLOCKS, numbers = p.numbers * BLOCKS;
-    unsigned char *stage =
-        (unsigned char *)p.y + ((size_t)(t / GROUP_TOKENS) * units + b / BLOCKS) *
-                                   (size_t)(GROUP_TOKENS * (4 * numbers + 2 * BLOCKS * GW_ACT_BLOCK));
-    unsigned char *code = stage + GROUP_TOKENS * 4 * numbers;
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        unsigned pair[2][4];
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            gw_halves_of_bytes<128>(act[2 + 4 * h + j] ^ 0x80808080u, &pair[0][j], &pair[1][j]);
-        }
-        store4(code + gw_block_code(token, i, 2 * h), pair[0]);
-        store4(code + gw_block_code(token, i, 2 * h + 1), pair[1]);
-    }
+    unsigned char *stage = (unsigned char *)p.y +
+                           ((size_t)(t / GROUP_TOKENS) * units + b / BLOCKS) *
+                               (size_t)(GROUP_TOKENS * (4 * numbers + 2 * BLOCKS * GW_ACT_BLOCK));
+    store_halves(stage + GROUP_TOKENS * 4 * numbers, token, i, act);
     const float scale = GW_F32_FROM_BITS(act[0]);
     const int one = (int16_t)(act[1] & 0xffffu), two = (int16_t)(act[1] >> 16);
     const float number[3] = {scale, p.numbers == 2 ? scale * (float)(one + two) : (float)one,
@@ -59,8 +65,57 @@ GW_KERNEL(gw_spread, struct gw_spread_params, GW_SPREAD_THREADS) {
     }
 }
 
-/* For stages that are one term (gemm_span_terms.h): neighbouring lanes have the blocks of one. */
+/* For stages that are one term: the block of a thread, with the one scale of its stage.
+ * Neighbouring lanes have the blocks of a stage, so all of a team call it; beyond the row's last it
+ * is zeros. */
+__device__ static inline void take_block(unsigned *act, const struct gw_spread_params &p, int t,
+                                         int b) {
+    const int blocks = p.k / GW_ACT_BLOCK;
+    const uint8_t *x = (const uint8_t *)p.x + ((size_t)t * blocks + b) * ACT_BYTES;
+#pragma unroll
+    for (int j = 0; j < ACT_BYTES / 4; j += 2) {
+        act[j] = act[j + 1] = 0;
+        if (b < blocks) {
+            load2(act + j, x + 4 * j);
+        }
+    }
+    gw_span_blocks(act);
+}
+
 GW_KERNEL(gw_spread_span, struct gw_spread_params, GW_SPREAD_THREADS) {
+    const int t = (int)blockIdx.y, blocks = p.k / GW_ACT_BLOCK, live = gw_live(p.step);
+    const int b = (int)(blockIdx.x * blockDim.x + threadIdx.x), i = b % BLOCKS;
+    const int wide = p.form == GW_STAGE_SPAN;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (t >= live) {
+        return; /* the whole block */
+    }
+    unsigned act[ACT_BYTES / 4];
+    take_block(act, p, t, b);
+    if (b >= blocks) {
+        return;
+    }
+    const gw_cut cut = wide ? gw_cut_of(live, p.tiles, p.blocks) : gw_cut_with(live, 0);
+    const int tile = gw_cut_tile(cut, t), token = t - gw_cut_from(cut, tile);
+    const int tokens = gw_cut_tokens(cut, tile);
+    unsigned char *stage =
+        (unsigned char *)p.y + ((size_t)tile * (blocks / BLOCKS) + b / BLOCKS) *
+                                   (size_t)(wide ? GW_GROUP_TOKENS(GW_STAGE_SPAN, 2)
+                                                 : GW_GROUP_TOKENS(GW_STAGE_DIGITS, 1));
+    unsigned char *numbers = stage + tokens * (BLOCKS * GW_ACT_BLOCK);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        store4(stage + half_at(token, i, h), act + 2 + 4 * h);
+    }
+    if (i < p.numbers) {
+        const float scale = GW_F32_FROM_BITS(act[0]);
+        *(float *)(numbers + gw_group_number(tokens, token, i)) =
+            i ? scale * (float)gw_first_sum(act[1]) : scale;
+    }
+}
+
+GW_KERNEL(gw_spread_scaled, struct gw_spread_params, GW_SPREAD_THREADS) {
     const int t = (int)blockIdx.y, blocks = p.k / GW_ACT_BLOCK;
     const int b = (int)(blockIdx.x * blockDim.x + threadIdx.x), i = b % BLOCKS;
     gw_grid_launch_dependents();
@@ -68,45 +123,47 @@ GW_KERNEL(gw_spread_span, struct gw_spread_params, GW_SPREAD_THREADS) {
     if (t >= gw_live(p.step)) {
         return; /* the whole block */
     }
-    unsigned act[ACT_BYTES / 4] = {0};
-    const uint8_t *x = (const uint8_t *)p.x + ((size_t)t * blocks + b) * ACT_BYTES;
-#pragma unroll
-    for (int j = 0; j < ACT_BYTES / 4; j += 2) {
-        if (b < blocks) {
-            load2(act + j, x + 4 * j);
-        }
-    }
-    gw_span_blocks(act);
+    unsigned act[ACT_BYTES / 4];
+    take_block(act, p, t, b);
     if (b >= blocks) {
         return;
     }
-    const gw_cut cut = gw_cut_of(gw_live(p.step), p.tiles, p.blocks);
-    const int tile = gw_cut_tile(cut, t), token = t - gw_cut_from(cut, tile);
-    const int tokens = gw_cut_tokens(cut, tile);
-    unsigned char *stage = (unsigned char *)p.y + ((size_t)tile * (blocks / BLOCKS) + b / BLOCKS) *
-                                                      (size_t)GW_GROUP_TOKENS(GW_TERM_SPAN);
-    unsigned char *numbers = stage + tokens * (BLOCKS * GW_ACT_BLOCK);
+    const int token = t % GROUP_TOKENS;
+    unsigned char *stage =
+        (unsigned char *)p.y + ((size_t)(t / GROUP_TOKENS) * (blocks / BLOCKS) + b / BLOCKS) *
+                                   (size_t)GW_GROUP_TOKENS(GW_STAGE_SCALED, 1);
+    store_halves(stage + GROUP_TOKENS * GW_SCALED_NUMBERS, token, i, act);
+    unsigned sums = 0;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        store4(stage + half_at(token, i, h), act + 2 + 4 * h);
+        int sum = 0;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            sum = gw_dp4a((int)act[2 + 4 * h + j], 0x01010101, sum);
+        }
+        sums |= (unsigned)gw_f32_to_f16((float)sum) << 16 * h; /* below 2048: exact */
     }
-    if (i < 2) {
-        const float scale = GW_F32_FROM_BITS(act[0]);
-        *(float *)(numbers + gw_group_number(tokens, token, i)) =
-            i ? scale * (float)gw_first_sum(act[1]) : scale;
+    *(unsigned *)(stage + GROUP_TOKENS * GW_SCALED_SUMS_AT + token * 16 + i * 4) = sums;
+    if (i == 0) {
+        *(unsigned *)(stage + gw_group_number(GROUP_TOKENS, token, 0)) = act[0];
     }
 }
 
 /* ---- quantized weights ----------------------------------------------------------------------- */
 
-template <class F, int SPAN = F::SPAN> struct product {
+template <class F, int SPAN = F::SPAN, int SCALED = F::SUB> struct product {
     __device__ static inline void run(const gw_gemm_params &p, unsigned char *shared) {
         gw_ring_run<gw_block_product, F>(p, shared);
     }
 };
-template <class F> struct product<F, 1> {
+template <class F> struct product<F, 1, 0> {
     __device__ static inline void run(const gw_gemm_params &p, unsigned char *shared) {
         gw_ring_run<gw_span_product, F>(p, shared);
+    }
+};
+template <class F> struct product<F, 0, 1> {
+    __device__ static inline void run(const gw_gemm_params &p, unsigned char *shared) {
+        gw_ring_run<gw_scaled_product, F>(p, shared);
     }
 };
 
@@ -142,8 +199,8 @@ __device__ static inline void half_sums(const gw_gemm_params &p, const gw_tile_a
                                         unsigned char *shared, float (*total)[T::NT][GW_MMA_C]) {
     enum { E = FORMAT == E4M3, STAGE = half_stage<T, E>::BYTES, STEPS = 2 * RECORDS };
     const gw_shared_at to = gw_shared_address(shared);
-    const gw_group_at columns =
-        gw_group_columns(shared + half_stage<T, E>::TOKENS_AT) + at.n / GW_MMA_N * GW_GROUP_COLUMNS_8;
+    const gw_group_at columns = gw_group_columns(shared + half_stage<T, E>::TOKENS_AT) +
+                                at.n / GW_MMA_N * GW_GROUP_COLUMNS_8;
     unsigned a[2][STEPS][T::MT][GW_MMA_A];
     float block[E ? T::MT : 1][T::NT][GW_MMA_C], scale[T::MT][T::CR];
     float(*acc)[T::NT][GW_MMA_C] = E ? block : total;
@@ -188,7 +245,7 @@ __device__ static inline void half_sums(const gw_gemm_params &p, const gw_tile_a
             gw_group_show();
             __syncthreads();
             half_load<T, E>(l, r + (STAGES - 1) * RECORDS < records,
-                         to + (turn == 0 ? STAGES - 1 : turn - 1) * STAGE);
+                            to + (turn == 0 ? STAGES - 1 : turn - 1) * STAGE);
             turn = turn + 1 == STAGES ? 0 : turn + 1;
             half_stage_operands<T, E>(a[1 - odd], at, shared + turn * STAGE);
         }

@@ -57,9 +57,14 @@ enum {
 /* And for those with instructions of four waves (gemm_ring.h): stages of four blocks of 32, tokens
  * and then weights; as many stages on their way; results of a GLU; gates: a stage has come, has
  * been read; the block's share. Four waves more copy, and leave their registers to the others.
- * Codes of tokens are 16-bit floats and each block has its numbers; or, where a stage is one term,
- * they stay codes and share their numbers, and a tile may have GW_GROUP_WIDE tokens
- * (gemm_tiling.h).
+ *
+ * What a stage is made of, a format's GW_GROUP_FORM:
+ *   BLOCKS  each block is a term: codes of tokens are 16-bit floats, each block has its numbers
+ *   SPAN    a stage is one: codes stay codes, numbers are the stage's, and a tile may have
+ *           GW_GROUP_WIDE tokens (gemm_tiling.h)
+ *   SCALED  the same with integer scales, which are multiplied into the weights' codes, as 16-bit
+ *           floats: a scale of a token, and the sums of its halves of blocks, 16-bit floats too
+ *   DIGITS  where such products need more bits than a 16-bit float has, they are two int8 digits
  */
 enum {
     GW_SPREAD_THREADS = 256,
@@ -70,19 +75,34 @@ enum {
     GW_GROUP_WIDE = 160,
     GW_GROUP_SHARE = 48 /* bytes */
 };
-#define GW_GROUP_RING(term) ((term) == GW_TERM_SPAN ? 6 : 3)
-#define GW_GROUP_MOST(term) ((term) == GW_TERM_SPAN ? (int)GW_GROUP_WIDE : GW_GEMM_TOKENS(1))
-#define GW_GROUP_TOKENS(term)                                                                      \
-    (GW_GROUP_MOST(term) * ((term) == GW_TERM_SPAN ? 128 + 4 * GW_GEMM_NUMBERS(term)               \
-                                                   : 256 + 16 * GW_GEMM_NUMBERS(term)))
-#define GW_GROUP_RESULTS(term) (GW_GROUP_MOST(term) * (GW_GEMM_ROWS / 2 + 1) * 4)
-#define GW_GROUP_STAGE(term, record)                                                               \
-    ((GW_GROUP_TOKENS(term) + GW_GEMM_ROWS / 16 * (record) + 1023) / 1024 * 1024)
-#define GW_GROUP_AT_GATES(term, record)                                                            \
-    (GW_GROUP_RING(term) * GW_GROUP_STAGE(term, record) + GW_GROUP_RESULTS(term))
-#define GW_GROUP_AT_SHARE(term, record)                                                            \
-    (GW_GROUP_AT_GATES(term, record) + 2 * GW_GROUP_RING(term) * 8)
-#define GW_GROUP_SHARED(term, record) (GW_GROUP_AT_SHARE(term, record) + (int)GW_GROUP_SHARE)
+enum { GW_STAGE_BLOCKS, GW_STAGE_SPAN, GW_STAGE_SCALED, GW_STAGE_DIGITS };
+#define GW_GROUP_FORM(low, high, levels, term, sub)                                                \
+    ((term) == GW_TERM_SPAN                                      ? GW_STAGE_SPAN                   \
+     : !(sub)                                                    ? GW_STAGE_BLOCKS                 \
+     : (levels) != GW_LEVELS_NONE || ((low) == 4 && (high) == 2) ? GW_STAGE_DIGITS                 \
+                                                                 : GW_STAGE_SCALED)
+/* Bytes of a stage for each token, of BLOCKS with so many numbers; of those, in front of codes. */
+#define GW_GROUP_TOKEN(form, numbers)                                                              \
+    ((form) == GW_STAGE_SPAN     ? 128 + 4 * (numbers)                                             \
+     : (form) == GW_STAGE_BLOCKS ? 256 + 16 * (numbers)                                            \
+     : (form) == GW_STAGE_SCALED ? 256 + (int)GW_SCALED_NUMBERS                                    \
+                                 : 128 + 4)
+enum {
+    GW_SCALED_SUMS_AT = 8, /* of a token: its scale, 4 bytes of nothing, eight sums */
+    GW_SCALED_NUMBERS = GW_SCALED_SUMS_AT + 16
+};
+#define GW_GROUP_RING(form) ((form) == GW_STAGE_BLOCKS ? 3 : (form) == GW_STAGE_SCALED ? 4 : 6)
+#define GW_GROUP_MOST(form) ((form) == GW_STAGE_SPAN ? (int)GW_GROUP_WIDE : GW_GEMM_TOKENS(1))
+#define GW_GROUP_TOKENS(form, numbers) (GW_GROUP_MOST(form) * GW_GROUP_TOKEN(form, numbers))
+#define GW_GROUP_RESULTS(form) (GW_GROUP_MOST(form) * (GW_GEMM_ROWS / 2 + 1) * 4)
+#define GW_GROUP_STAGE(form, numbers, record)                                                      \
+    ((GW_GROUP_TOKENS(form, numbers) + GW_GEMM_ROWS / 16 * (record) + 1023) / 1024 * 1024)
+#define GW_GROUP_AT_GATES(form, numbers, record)                                                   \
+    (GW_GROUP_RING(form) * GW_GROUP_STAGE(form, numbers, record) + GW_GROUP_RESULTS(form))
+#define GW_GROUP_AT_SHARE(form, numbers, record)                                                   \
+    (GW_GROUP_AT_GATES(form, numbers, record) + 2 * GW_GROUP_RING(form) * 8)
+#define GW_GROUP_SHARED(form, numbers, record)                                                     \
+    (GW_GROUP_AT_SHARE(form, numbers, record) + (int)GW_GROUP_SHARE)
 
 /* Tiles of a launch with a persistent grid (gemm_stream_k.h): the cost of a stage of a tile of 128
  * tokens, and of tiles of GW_GROUP_WIDE, 64 and 32; and how many sums a block may leave to the next
@@ -126,12 +146,12 @@ struct gw_narrow_params {
 };
 
 /* x act8 [rows, k] to stages of tokens [tiles of rows, stages of four blocks, GW_GROUP_TOKENS
- * bytes] (gw_spread, when more than GW_GEMM_MANY tokens are live, and gw_spread_span). */
+ * bytes] of a form: gw_spread of BLOCKS, gw_spread_scaled, gw_spread_span of the others. */
 struct gw_spread_params {
     struct gw_step_params step;
     GW_DEV(const void) x;
     GW_DEV(void) y;
-    int32_t k, numbers;
+    int32_t k, numbers, form;
     int32_t tiles, blocks; /* of the product: tiles along its weights' rows; blocks of threads */
 };
 

@@ -1,7 +1,7 @@
 /* kernels_hip/gemm/gemm_ring.h - the prompt's products on matrix instructions of four waves: a
  * block of threads that stays, 128 rows and 128 tokens a tile, or others (gemm_tiling.h). Quantized
  * weights; what a stage is and what becomes of it, four blocks of 32 of rows and of tokens, is a
- * class of gemm_span_terms.h or gemm_block_terms.h.
+ * class of gemm_span_terms.h, gemm_scaled_terms.h or gemm_block_terms.h.
  *
  * What a block waits for is what it copies and what it issues. Four waves multiply for 128 rows and
  * half of the tokens, so that a token's numbers come from shared memory once for four results of a
@@ -33,17 +33,19 @@ __device__ static inline int gw_group_number(int tokens, int token, int n) {
  * survive calls behind gw_take_registers.
  *
  * A piece is 64 rows and half of the tokens: four waves have two of them, one above the other. Of a
- * tile of 64 tokens or fewer they have one, of all its tokens. CODE: bytes of a token's code.
+ * tile of 64 tokens or fewer they have one, of all its tokens, and so where operands take longer
+ * than what becomes of sums (gemm_scaled_terms.h). CODE: bytes of a token's code.
  *
- * Numbers of a stage's tokens come before their codes, with room for 128; or, where a stage is one
- * term, behind them, for as many as the tile has: codes begin at a multiple of 1024. */
+ * Numbers of a stage's tokens come before their codes, with room for 128; or, where those are
+ * bytes, behind them, for as many as the tile has: codes begin at a multiple of 1024. */
 template <class F, int TOKENS, int CODE> struct gw_ring_block {
-    enum { PIECES = TOKENS < GROUP_TOKENS ? 1 : 2 };
+    static constexpr int FORM = GW_GROUP_FORM(F::LOW, F::HIGH, F::LEVELS, F::TERM, F::SUB),
+                         PIECES = TOKENS < GROUP_TOKENS || F::SUB ? 1 : 2;
     typedef gw_tile<GW_GEMM_ROWS, TOKENS, 8 / PIECES, PIECES> T;
     enum {
-        RING = GW_GROUP_RING(F::TERM),
-        STAGE = GW_GROUP_STAGE(F::TERM, F::RECORD),
-        WEIGHTS_AT = GW_GROUP_TOKENS(F::TERM),
+        RING = GW_GROUP_RING(FORM),
+        STAGE = GW_GROUP_STAGE(FORM, F::TOKEN, F::RECORD),
+        WEIGHTS_AT = GW_GROUP_TOKENS(FORM, F::TOKEN),
         FEEDERS = GW_GROUP_FEEDERS,
         STRIPS = T::STRIPS / FEEDERS, /* of a feeder; the first one has tokens too */
         WAVES = T::WM * T::WN,
@@ -51,13 +53,14 @@ template <class F, int TOKENS, int CODE> struct gw_ring_block {
                    : TOKENS < GROUP_TOKENS / 2 ? GROUP_TOKENS / 2
                                                : TOKENS,
         CODES = TOGETHER * BLOCKS * GW_ACT_BLOCK * CODE,
-        OF_NUMBER = F::SPAN ? TOKENS : (int)GROUP_TOKENS,
-        NUMBERS = (F::SPAN ? 1 : (int)BLOCKS) * F::TOKEN * OF_NUMBER * 4,
-        CODES_AT = F::SPAN ? 0 : NUMBERS,
-        NUMBERS_AT = F::SPAN ? CODES : 0,
+        BEHIND = CODE == 1,
+        OF_NUMBER = BEHIND ? TOKENS : (int)GROUP_TOKENS,
+        NUMBERS = (GW_GROUP_TOKEN(FORM, F::TOKEN) - CODE * BLOCKS * GW_ACT_BLOCK) * OF_NUMBER,
+        CODES_AT = BEHIND ? 0 : NUMBERS,
+        NUMBERS_AT = BEHIND ? CODES : 0,
         X = NUMBERS + CODES
     };
-    static_assert(TOKENS < GW_GROUP_MOST(F::TERM) || (int)X == (int)WEIGHTS_AT,
+    static_assert(TOKENS < GW_GROUP_MOST(FORM) || (int)X == (int)WEIGHTS_AT,
                   "what the host leaves for tokens");
 
     const gw_gemm_params &p;
@@ -70,7 +73,7 @@ template <class F, int TOKENS, int CODE> struct gw_ring_block {
                                     const gw_job &of, const gw_share &from, unsigned char *memory)
         : p(params), at(tile), job(of), share(from), shared(memory) {}
     __device__ static inline gw_shared_at gates(unsigned char *shared) {
-        return gw_shared_address(shared + GW_GROUP_AT_GATES(F::TERM, F::RECORD));
+        return gw_shared_address(shared + GW_GROUP_AT_GATES(FORM, F::TOKEN, F::RECORD));
     }
     __device__ static inline void make_gates(unsigned char *shared) {
         if ((int)threadIdx.x < 2 * RING) {
@@ -199,8 +202,8 @@ __device__ GW_ALWAYS_INLINE void gw_ring_tile(const gw_gemm_params &p, gw_tile_a
 }
 template <template <class, int> class P, class F>
 __device__ static inline void gw_ring_run(const gw_gemm_params &p, unsigned char *shared) {
-    typedef P<F, GW_GROUP_MOST(F::TERM)> wide;
     typedef P<F, GROUP_TOKENS> whole;
+    typedef P<F, GW_GROUP_MOST(whole::FORM)> wide;
     typedef P<F, GROUP_TOKENS / 2> half;
     typedef P<F, GROUP_TOKENS / 4> quarter;
     typedef typename whole::T T;
@@ -208,7 +211,8 @@ __device__ static inline void gw_ring_run(const gw_gemm_params &p, unsigned char
     const int units = (p.k / GW_ACT_BLOCK + BLOCKS - 1) / BLOCKS;
     const int feeder = gw_team() - (int)whole::WAVES;
     static_assert(sizeof(gw_share) <= GW_GROUP_SHARE, "what the host leaves for a share");
-    gw_share *const share_at = (gw_share *)(shared + GW_GROUP_AT_SHARE(F::TERM, F::RECORD));
+    gw_share *const share_at =
+        (gw_share *)(shared + GW_GROUP_AT_SHARE(whole::FORM, F::TOKEN, F::RECORD));
     const gw_share &share = *share_at; /* in no registers, from one job to the next */
     if (threadIdx.x == 0) {
         *share_at = gw_share_of<T>(p, block, units, F::SPAN);
