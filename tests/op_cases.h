@@ -200,6 +200,28 @@ static gw_status oc_produce(const gw_weight_source *src, int64_t first, int64_t 
     return GW_OK;
 }
 
+/* A weight row of codes and integer scales as large as they come; floats stay what was drawn. */
+static void oc_make_loud(gw_fmt fmt, void *row, size_t cols) {
+    static const struct part {
+        gw_fmt fmt;
+        int from, end, byte;
+    } parts[] = {
+        {GW_FMT_Q2_K, 0, 80, 0xff},  {GW_FMT_Q3_K, 0, 108, 0}, {GW_FMT_Q4_K, 4, 144, 0xff},
+        {GW_FMT_Q5_K, 4, 176, 0xff}, {GW_FMT_Q6_K, 0, 192, 0}, {GW_FMT_Q6_K, 192, 208, 0x80},
+        {GW_FMT_IQ4_XS, 2, 136, 0},
+    };
+    const gw_format *f = gw_format_of(fmt);
+    int known = 0;
+    for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
+        for (size_t b = 0; parts[p].fmt == fmt && b < cols / f->block_elems; b++) {
+            memset((unsigned char *)row + b * f->block_bytes + parts[p].from, parts[p].byte,
+                   (size_t)(parts[p].end - parts[p].from));
+            known = 1;
+        }
+    }
+    assert_true(known);
+}
+
 /* keep_rows: as stored, for kernels that read rows; else in the layout that the backend likes. */
 static gw_tensor *oc_weight(op_setup *s, gw_fmt fmt, int rows, int cols, int keep_rows,
                             int mapped) {
@@ -208,6 +230,10 @@ static gw_tensor *oc_weight(op_setup *s, gw_fmt fmt, int rows, int cols, int kee
     for (int r = 0; r < rows; r++) {
         oc_fill_weight_row(fmt, (unsigned char *)oc_host(s, t) + (size_t)r * state.row_bytes,
                            (size_t)cols);
+        if (s->c->loud && r % 4 != 3) {
+            oc_make_loud(fmt, (unsigned char *)oc_host(s, t) + (size_t)r * state.row_bytes,
+                         (size_t)cols);
+        }
     }
     gw_weight_source src = {.map = mapped ? state.bytes : NULL,
                             .rows = oc_produce,
@@ -230,6 +256,9 @@ static gw_tensor *oc_input(op_setup *s, gw_fmt weights, int rows, int k) {
         for (int i = 0; i < rows * k / GW_ACT_BLOCK; i++) {
             for (int j = 0; j < GW_ACT_BLOCK; j++) {
                 block[j] = random_float(1.0f) * (float)(1 + i % 3);
+                if (s->c->loud) { /* of some rows all of one sign */
+                    block[j] = i / (k / GW_ACT_BLOCK) % 3 == 0 || block[j] > 0.0f ? 1.0f : -1.0f;
+                }
             }
             gw_act8_encode(&x[i], block);
         }

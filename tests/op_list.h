@@ -48,6 +48,7 @@ typedef struct op_case {
     int within;           /* ATTENTION, ROPE_KV: values are part of the keys, from `first` on */
     int ordered;          /* QUANTIZE: of columns */
     int measure;          /* GROUP_NORM */
+    int loud; /* LINEAR: codes and integer scales as large as they come, activations of 127 */
     float temperature;    /* SAMPLE */
     int top_k;
     float top_p, min_p;
@@ -139,6 +140,10 @@ static const op_case op_cases[] = {
      .m = {400, 300, 17}, .fmt = {GW_FMT_INT4_G256, GW_FMT_INT4_G256, GW_FMT_INT4_G256}, OC_PRE},
     {.op = GW_OP_LINEAR, .why = "more tiles than blocks, residual", .n = 170, .k = 768,
      .m = {896}, .fmt = {GW_FMT_Q4_K}, OC_PRE, .bias = 1, .residual = 1},
+    {.op = GW_OP_LINEAR, .why = "the largest sums", .n = 70, .k = 512, .m = {33, 34, 35},
+     .fmt = {GW_FMT_Q4_K, GW_FMT_Q5_K, GW_FMT_Q6_K}, OC_PRE, .loud = 1},
+    {.op = GW_OP_LINEAR, .why = "the largest sums, more tokens", .n = 131, .k = 256,
+     .m = {33, 34, 35}, .fmt = {GW_FMT_IQ4_XS, GW_FMT_Q3_K, GW_FMT_Q2_K}, OC_PRE, .loud = 1},
     {.op = GW_OP_LINEAR, .why = "quantized, residual in place", .n = 1, .k = 64, .m = {200},
      .fmt = OC_Q8, OC_DEC, .residual = 2},
 
