@@ -13,11 +13,11 @@
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* The codes of block b of a token as 16-bit floats. The first pairs of four, 16 bytes of each half
- * of a block, and the second pairs stand apart, as the instruction wants codes 4 t .. 4 t + 3 of
- * lane t. */
-__device__ static inline void store_halves(unsigned char *code, int token, int b,
-                                           const unsigned *act) {
+/* The codes of block b of a token as 16-bit floats, each 16 bytes to where `at` says. The first
+ * pairs of four, 16 bytes of each half of a block, and the second pairs stand apart, as the
+ * instruction wants codes 4 t .. 4 t + 3 of lane t. */
+template <class At>
+__device__ static inline void store_halves(unsigned char *code, const unsigned *act, At at) {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         unsigned pair[2][4];
@@ -25,8 +25,8 @@ __device__ static inline void store_halves(unsigned char *code, int token, int b
         for (int j = 0; j < 4; j++) {
             gw_halves_of_bytes<128>(act[2 + 4 * h + j] ^ 0x80808080u, &pair[0][j], &pair[1][j]);
         }
-        store4(code + gw_block_code(token, b, 2 * h), pair[0]);
-        store4(code + gw_block_code(token, b, 2 * h + 1), pair[1]);
+        store4(code + at(2 * h), pair[0]);
+        store4(code + at(2 * h + 1), pair[1]);
     }
 }
 
@@ -52,7 +52,8 @@ GW_KERNEL(gw_spread, struct gw_spread_params, GW_SPREAD_THREADS) {
     unsigned char *stage = (unsigned char *)p.y +
                            ((size_t)(t / GROUP_TOKENS) * units + b / BLOCKS) *
                                (size_t)(GROUP_TOKENS * (4 * numbers + 2 * BLOCKS * GW_ACT_BLOCK));
-    store_halves(stage + GROUP_TOKENS * 4 * numbers, token, i, act);
+    store_halves(stage + GROUP_TOKENS * 4 * numbers, act,
+                 [&](int piece) { return gw_block_code(token, i, piece); });
     const float scale = GW_F32_FROM_BITS(act[0]);
     const int one = (int16_t)(act[1] & 0xffffu), two = (int16_t)(act[1] >> 16);
     const float number[3] = {scale, p.numbers == 2 ? scale * (float)(one + two) : (float)one,
@@ -116,11 +117,11 @@ GW_KERNEL(gw_spread_span, struct gw_spread_params, GW_SPREAD_THREADS) {
 }
 
 GW_KERNEL(gw_spread_scaled, struct gw_spread_params, GW_SPREAD_THREADS) {
-    const int t = (int)blockIdx.y, blocks = p.k / GW_ACT_BLOCK;
+    const int t = (int)blockIdx.y, blocks = p.k / GW_ACT_BLOCK, live = gw_live(p.step);
     const int b = (int)(blockIdx.x * blockDim.x + threadIdx.x), i = b % BLOCKS;
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
-    if (t >= gw_live(p.step)) {
+    if (t >= live) {
         return; /* the whole block */
     }
     unsigned act[ACT_BYTES / 4];
@@ -128,11 +129,13 @@ GW_KERNEL(gw_spread_scaled, struct gw_spread_params, GW_SPREAD_THREADS) {
     if (b >= blocks) {
         return;
     }
-    const int token = t % GROUP_TOKENS;
-    unsigned char *stage =
-        (unsigned char *)p.y + ((size_t)(t / GROUP_TOKENS) * (blocks / BLOCKS) + b / BLOCKS) *
-                                   (size_t)GW_GROUP_TOKENS(GW_STAGE_SCALED, 1);
-    store_halves(stage + GROUP_TOKENS * GW_SCALED_NUMBERS, token, i, act);
+    const gw_cut cut = gw_cut_with(live, 0);
+    const int tile = gw_cut_tile(cut, t), token = t - gw_cut_from(cut, tile);
+    const int tokens = gw_cut_tokens(cut, tile);
+    unsigned char *stage = (unsigned char *)p.y + ((size_t)tile * (blocks / BLOCKS) + b / BLOCKS) *
+                                                      (size_t)GW_GROUP_TOKENS(GW_STAGE_SCALED, 1);
+    store_halves(stage + GROUP_TOKENS * GW_SCALED_NUMBERS, act,
+                 [&](int piece) { return gw_scaled_code(tokens, token, i, piece); });
     unsigned sums = 0;
 #pragma unroll
     for (int h = 0; h < 2; h++) {

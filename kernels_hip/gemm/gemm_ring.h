@@ -49,7 +49,7 @@ template <class F, int TOKENS, int CODE> struct gw_ring_block {
         FEEDERS = GW_GROUP_FEEDERS,
         STRIPS = T::STRIPS / FEEDERS, /* of a feeder; the first one has tokens too */
         WAVES = T::WM * T::WN,
-        TOGETHER = CODE == 1                   ? TOKENS
+        TOGETHER = FORM != GW_STAGE_BLOCKS     ? TOKENS
                    : TOKENS < GROUP_TOKENS / 2 ? GROUP_TOKENS / 2
                                                : TOKENS,
         CODES = TOGETHER * BLOCKS * GW_ACT_BLOCK * CODE,

@@ -15,10 +15,14 @@
 #ifndef GW_KERNELS_HIP_GEMM_SCALED_TERMS_H
 #define GW_KERNELS_HIP_GEMM_SCALED_TERMS_H
 
-#include "kernels_hip/gemm/gemm_block_terms.h"
 #include "kernels_hip/gemm/gemm_ring.h"
 
 #if GW_GROUP_MMA
+
+/* Behind the numbers of tokens: 16 bytes `piece` (of four) of block b of a token, of so many. */
+__device__ static inline int gw_scaled_code(int tokens, int token, int b, int piece) {
+    return (b / 2 * tokens + token) * 128 + ((b % 2 * 4 + piece) ^ (token & 7)) * 16;
+}
 
 /* Two bytes of integer scales, of block b of a row. */
 template <class F> __device__ static inline unsigned scales_of(const scales<F> &s, int b) {
@@ -32,8 +36,7 @@ template <class F> struct gw_scaled_operands<F, 0> {
     typedef float sum;
     enum {
         MINIMUM = F::TERM == GW_TERM_AFFINE || F::TERM == GW_TERM_Q2,
-        PARTS = F::LOW == 4 && F::HIGH == 1 ? 2 : 1, /* sums; the minimums' comes behind them */
-        SUMS = PARTS + MINIMUM
+        PARTS = F::LOW == 4 && F::HIGH == 1 ? 2 : 1 /* sums */
     };
     unsigned code[BLOCKS][2][GW_MMA_A]; /* by halves of a block */
     unsigned minimum[2];
@@ -72,31 +75,26 @@ template <class F> struct gw_scaled_operands<F, 0> {
             }
         }
     }
-    /* columns: of the codes of a block's first column; sums: of those of tokens. */
-    template <int COLUMNS>
-    __device__ GW_ALWAYS_INLINE void begin(sum (*s)[COLUMNS / 2], gw_group_at columns,
-                                           gw_group_at sums) const {
-        enum { PAIR = GROUP_TOKENS / 2 / GW_MMA_N * GW_GROUP_COLUMNS_8 }; /* of blocks */
-        if (MINIMUM) {
-            gw_group_f16_eights<COLUMNS>(s[SUMS - 1], minimum, sums);
-        }
+    /* N columns. pair: from two blocks of a column to the next two; columns: of the first one. */
+    template <int N>
+    __device__ GW_ALWAYS_INLINE void begin(sum (*s)[N / 2], gw_group_at columns, int pair) const {
 #pragma unroll
         for (int i = 0; i < 2 * BLOCKS; i++) {
             const int b = i / 2, each = 2 * BLOCKS / PARTS;
-            gw_group_f16<COLUMNS>(s[i / each], code[b][i % 2],
-                                  columns + b / 2 * PAIR + i % 4 * GW_GROUP_K_STEP, i % each > 0);
+            gw_group_f16<N>(s[i / each], code[b][i % 2],
+                            columns + b / 2 * pair + i % 4 * GW_GROUP_K_STEP, i % each > 0);
         }
     }
-    template <int COLUMNS>
-    __device__ static GW_ALWAYS_INLINE float whole(const sum (*s)[COLUMNS / 2], int k) {
+    template <int N> __device__ static GW_ALWAYS_INLINE float whole(const sum (*s)[N / 2], int k) {
         return PARTS == 2 ? s[0][k] + s[PARTS - 1][k] : s[0][k];
     }
 };
 
 template <class F> struct gw_scaled_operands<F, 1> {
     typedef int sum;
-    enum { MINIMUM = 0, SUMS = 2 };
+    enum { MINIMUM = 0, PARTS = 2 };
     unsigned code[BLOCKS][2][GW_MMA_A]; /* by digits, the high one first */
+    unsigned minimum[2];
 
     /* Of bytes without a sign, w = scale * (c - OFFSET) is 256 high + low, with -128 <= low < 128:
      * w + 0x8080, of 16 bits, is these two with their first bits flipped. */
@@ -118,17 +116,15 @@ template <class F> struct gw_scaled_operands<F, 1> {
             }
         }
     }
-    template <int COLUMNS>
-    __device__ GW_ALWAYS_INLINE void begin(sum (*s)[COLUMNS / 2], gw_group_at columns,
-                                           gw_group_at) const {
+    template <int N>
+    __device__ GW_ALWAYS_INLINE void begin(sum (*s)[N / 2], gw_group_at columns, int) const {
 #pragma unroll
         for (int i = 0; i < 2 * BLOCKS; i++) {
-            gw_group_int8<COLUMNS>(s[i % 2], code[i / 2][i % 2], columns + i / 2 * GW_GROUP_K_STEP,
-                                   i > 1);
+            gw_group_int8<N>(s[i % 2], code[i / 2][i % 2], columns + i / 2 * GW_GROUP_K_STEP,
+                             i > 1);
         }
     }
-    template <int COLUMNS>
-    __device__ static GW_ALWAYS_INLINE float whole(const sum (*s)[COLUMNS / 2], int k) {
+    template <int N> __device__ static GW_ALWAYS_INLINE float whole(const sum (*s)[N / 2], int k) {
         return (float)(s[0][k] * 256 + s[1][k]);
     }
 };
@@ -142,11 +138,11 @@ struct gw_scaled_product
     typedef gw_ring_block<F, TOKENS, DIGITS ? 1 : 2> ring;
     typedef typename ring::T T;
     typedef gw_scaled_operands<F, DIGITS> operands;
+    /* A step has the sums of STEP columns; those of minimums are of SIDE of them. */
     enum {
-        COLUMNS = (int)operands::SUMS > 2 || TOKENS < 64 ? 32 : 64, /* of a step */
-        SIDES = TOKENS / COLUMNS,
-        TILES = COLUMNS / GW_MMA_N,
-        EACH = TILES * GW_MMA_C
+        STEP = (int)operands::PARTS == 1 || TOKENS < 64 ? TOKENS : 64,
+        SIDE = STEP < 64 ? (int)STEP : 64,
+        TILES = SIDE / GW_MMA_N
     };
     using ring::at;
     using ring::job;
@@ -154,7 +150,8 @@ struct gw_scaled_product
     operands operand;
     quarter<F> q[T::AR]; /* of the next stage, as they are in its record */
     scales<F> of[T::AR];
-    typename operands::sum s[operands::SUMS][EACH];
+    typename operands::sum s[operands::PARTS][STEP / 2];
+    float m[SIDE / 2];
     float acc[1][T::NT][GW_MMA_C];
 
     using ring::ring;
@@ -177,22 +174,21 @@ struct gw_scaled_product
             operand.set(q[k], of[k], k, at.lane);
         }
     }
-    /* Products with some columns begin. */
-    __device__ GW_ALWAYS_INLINE void begin(int u, int side) {
-        enum { TOKEN = GW_GROUP_COLUMNS_8 / GW_MMA_N, HALF = GROUP_TOKENS / 2 };
-        const int first = side * COLUMNS; /* gw_block_code, half_at */
-        const unsigned char *stage = this->stage(u);
-        gw_group_at columns = gw_group_columns(stage + ring::CODES_AT);
-        gw_group_at sums = gw_group_eights(stage + GROUP_TOKENS * GW_SCALED_SUMS_AT);
-        columns += (first + (DIGITS ? 0 : first / HALF * HALF)) * (int)TOKEN;
-        sums += first;
-        gw_group_begin();
-        operand.template begin<COLUMNS>(s, columns, sums);
-        gw_group_end();
+    /* Products with columns from `first` on begin. */
+    __device__ GW_ALWAYS_INLINE void begin(int u, int first) {
+        operand.template begin<STEP>(s,
+                                     gw_group_columns(this->stage(u) + ring::CODES_AT) +
+                                         first * (GW_GROUP_COLUMNS_8 / (int)GW_MMA_N),
+                                     TOKENS / (int)GW_MMA_N * GW_GROUP_COLUMNS_8);
     }
-    /* They are there: terms. */
-    __device__ GW_ALWAYS_INLINE void finish(int u, int side) {
-        const int column = side * COLUMNS + gw_mma_c_col(at.lane, 0);
+    __device__ GW_ALWAYS_INLINE void begin_minimums(int u, int first) {
+        gw_group_f16_eights<SIDE>(
+            m, operand.minimum,
+            gw_group_eights(this->stage(u) + GROUP_TOKENS * GW_SCALED_SUMS_AT) + first);
+    }
+    /* They are there: terms. from: of the columns, in the step. */
+    __device__ GW_ALWAYS_INLINE void finish(int u, int first, int from) {
+        const int column = first + from + gw_mma_c_col(at.lane, 0);
         const unsigned char *numbers = this->stage(u) + ring::NUMBERS_AT;
         const unsigned char *record = this->record(u, at.m);
         float d[T::CR], minimum[T::CR];
@@ -204,8 +200,6 @@ struct gw_scaled_product
                                                        : gw_widen_f16((gw_u16)head.head[0]);
             minimum[k] = gw_widen_f16((gw_u16)(head.head[0] >> 16));
         }
-        gw_group_keep<operands::SUMS * EACH>(s[0]);
-        gw_group_keep<2 * BLOCKS * GW_MMA_A>(operand.code[0][0]);
 #pragma unroll
         for (int j = 0; j < TILES; j += 2) {
             unsigned token[4]; /* scales, two of each tile */
@@ -213,17 +207,22 @@ struct gw_scaled_product
 #pragma unroll
             for (int i = 0; i < 2 * GW_MMA_C; i++) {
                 const int k = i % GW_MMA_C, row = k / T::CC, n = j * GW_MMA_C + i;
-                const float one = operands::template whole<COLUMNS>(s, n);
+                const float one = operands::template whole<STEP>(s, from / 2 + n);
                 const float dx = GW_F32_FROM_BITS(token[i / GW_MMA_C * 2 + k % T::CC]);
                 const float y =
-                    operands::MINIMUM
-                        ? fmaf(d[row], one, -(minimum[row] * (float)s[operands::SUMS - 1][n]))
-                        : d[row] * one;
-                float &sum = acc[0][side * TILES + n / GW_MMA_C][k];
+                    operands::MINIMUM ? fmaf(d[row], one, -(minimum[row] * m[n])) : d[row] * one;
+                float &sum = acc[0][(first + from) / GW_MMA_N + n / GW_MMA_C][k];
                 sum = fmaf(dx, y, sum);
             }
         }
-        gw_group_keep<SIDES * EACH>(acc[0][0]); /* none is left for later: s is free */
+        gw_group_keep<TOKENS / 2>(acc[0][0]); /* none is left for later: sums are free */
+    }
+    __device__ GW_ALWAYS_INLINE void come() {
+        gw_group_wait<0>();
+        gw_group_keep<operands::PARTS * STEP / 2>(s[0]);
+        gw_group_keep<SIDE / 2>(m);
+        gw_group_keep<2 * BLOCKS * GW_MMA_A>(operand.code[0][0]);
+        gw_group_keep<2>(operand.minimum);
     }
 
     __device__ GW_ALWAYS_INLINE void run(int u) {
@@ -234,13 +233,27 @@ struct gw_scaled_product
 #pragma unroll 1
         for (; u < end; u++) {
 #pragma unroll
-            for (int side = 0; side < SIDES; side++) {
-                begin(u, side);
-                if (side == 0 && u + 1 < end) {
+            for (int first = 0; first < TOKENS; first += STEP) {
+                gw_group_begin();
+                if (operands::MINIMUM) {
+                    begin_minimums(u, first);
+                }
+                begin(u, first);
+                gw_group_end();
+                if (first == 0 && u + 1 < end) {
                     fetch(u + 1);
                 }
-                gw_group_wait<0>();
-                finish(u, side);
+                come();
+#pragma unroll
+                for (int from = 0; from < STEP; from += SIDE) {
+                    if (operands::MINIMUM && from > 0) {
+                        gw_group_begin();
+                        begin_minimums(u, first + from);
+                        gw_group_end();
+                        come();
+                    }
+                    finish(u, first, from);
+                }
             }
             this->done(u);
             enter();
