@@ -49,6 +49,8 @@ struct format {
                          AT_HIGH = GW_STRIP_LOW(LOW), AT_SUB = AT_HIGH + GW_STRIP_HIGH(HIGH),
                          AT_HEAD = AT_SUB + GW_STRIP_SUB(SUB);
     static constexpr int HALVES = TERM == GW_TERM_HALVES || TERM == GW_TERM_Q2;
+    /* A record is one term of a prompt, its integer sums times integer scales. */
+    static constexpr int SCALED = SUB != 0;
     /* One integer sum and one term for all blocks of a record. */
     static constexpr int SPAN = TERM == GW_TERM_SPAN, AFFINE = TERM == GW_TERM_AFFINE || SPAN;
     /* Codes without their offset at the top of a byte, so that one bit flips: this far up. */
