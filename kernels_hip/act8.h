@@ -53,22 +53,28 @@ GW_DEVICE unsigned gw_span_word(unsigned q, unsigned part) {
     return gw_pick_bytes(odd, even, 0x07030501u) ^ 0x80808080u;
 }
 
-/* gw_act8_span of arith.h: four neighbouring lanes have a block each, as it is in memory; what
- * stands for its sums becomes the sum of all four. The whole team calls it. */
-GW_DEVICE void gw_span_blocks(unsigned *act) {
+/* gw_act8_span of arith.h: four neighbouring lanes have a block each, as it is in memory. The whole
+ * team calls it. */
+GW_DEVICE void gw_span_halves(unsigned *act) {
     unsigned top = act[0] & 0x7fffffffu;
     top = gw_larger(top, (unsigned)gw_quad_xor<1>((int)top));
     top = gw_larger(top, (unsigned)gw_quad_xor<2>((int)top));
     const unsigned part = (unsigned)gw_span_part(GW_F32_FROM_BITS(act[0]), gw_span_inverse(top));
-    int sum = 0;
+    int sum[2] = {0, 0};
 #pragma unroll
-    for (int word = 2; word < (int)GW_ACT_WORDS; word++) {
-        act[word] = gw_span_word(act[word], part);
-        sum = gw_dp4a((int)act[word], 0x01010101, sum);
+    for (int word = 0; word < 8; word++) {
+        act[2 + word] = gw_span_word(act[2 + word], part);
+        sum[word / 4] = gw_dp4a((int)act[2 + word], 0x01010101, sum[word / 4]);
     }
+    act[0] = top;
+    act[1] = ((unsigned)sum[0] & 0xffffu) | (unsigned)sum[1] << 16;
+}
+/* The same, but what stands for a block's sums becomes the sum of all four. */
+GW_DEVICE void gw_span_blocks(unsigned *act) {
+    gw_span_halves(act);
+    int sum = gw_first_sum(act[1]) + gw_second_sum(act[1]);
     sum += gw_quad_xor<1>(sum);
     sum += gw_quad_xor<2>(sum);
-    act[0] = top;
     act[1] = (unsigned)sum & 0xffffu; /* of 128 codes: 16 bits */
 }
 

@@ -531,6 +531,16 @@ GW_DEVICE int gw_dp4a(int a, int b, int c) {
 #endif
 }
 
+/* c + a * b, of factors that fit 24 bits with their sign: AMD multiplies them four times as fast as
+ * those of 32 bits. */
+GW_DEVICE int gw_mad24(int a, int b, int c) {
+#if defined(GW_AMD)
+    return c + __mul24(a, b);
+#else
+    return c + a * b;
+#endif
+}
+
 /* (x & mask) ^ flip; one instruction, where the compiler makes two of constants. */
 GW_DEVICE unsigned gw_and_xor(unsigned x, unsigned mask, unsigned flip) {
 #if defined(GW_NVIDIA)

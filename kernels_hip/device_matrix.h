@@ -74,6 +74,14 @@ GW_DEVICE void gw_mma_int8(int *c, const unsigned *a, const unsigned *b) {
         : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+/* H: the half of k that the first registers have, or the others, alone. */
+template <int H>
+__device__ static inline void gw_mma_int8_half(int *c, const unsigned *a, const unsigned *b) {
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+        "{%0, %1, %2, %3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[2 * H]), "r"(a[2 * H + 1]), "r"(b[H]));
+}
 #define GW_MMA_HALF(name, type)                                                                    \
     GW_DEVICE void name(float *c, const unsigned *a, const unsigned *b) {                          \
         asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, "       \
@@ -97,6 +105,17 @@ GW_DEVICE void gw_mma_int8(int *c, const unsigned *a, const unsigned *b) {
                                               (long)((unsigned long)b[1] << 32 | b[0]), d, 0, 0, 0);
 #endif
     c[0] = d.x, c[1] = d.y, c[2] = d.z, c[3] = d.w;
+}
+template <int H>
+__device__ static inline void gw_mma_int8_half(int *c, const unsigned *a, const unsigned *b) {
+#if defined(__gfx908__) || defined(__gfx90a__)
+    gw_int4v d = {c[0], c[1], c[2], c[3]};
+    d = __builtin_amdgcn_mfma_i32_16x16x16i8((int)a[H], (int)b[H], d, 0, 0, 0);
+    c[0] = d.x, c[1] = d.y, c[2] = d.z, c[3] = d.w;
+#else
+    const unsigned half[2] = {H ? 0 : a[0], H ? a[1] : 0};
+    gw_mma_int8(c, half, b);
+#endif
 }
 GW_DEVICE void gw_mma_f16(float *c, const unsigned *a, const unsigned *b) {
     typedef _Float16 half4v __attribute__((ext_vector_type(4)));
@@ -131,6 +150,13 @@ GW_DEVICE void gw_mma_bf16(float *c, const unsigned *a, const unsigned *b) {
 #elif defined(GW_EMULATOR)
 GW_DEVICE void gw_mma_int8(int *c, const unsigned *a, const unsigned *b) {
     gw_emulator_mma_int8(c, a, b);
+}
+template <int H> static inline void gw_mma_int8_half(int *c, const unsigned *a, const unsigned *b) {
+    unsigned half[GW_MMA_A];
+    for (int k = 0; k < GW_MMA_A; k++) {
+        half[k] = k / (GW_MMA_A / 2) == H ? a[k] : 0;
+    }
+    gw_mma_int8(c, half, b);
 }
 GW_DEVICE void gw_mma_f16(float *c, const unsigned *a, const unsigned *b) {
     gw_emulator_mma_half(c, a, b, 0);

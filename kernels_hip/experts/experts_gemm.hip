@@ -75,10 +75,10 @@ __device__ static inline void product(const gw_experts_params &p, const gw_exper
             source.fetch(a, (u + 2) * BLOCKS, blocks);
         }
         const unsigned char *record = ring + turn * F::RECORD, *stage = x + u % 2 * (T::X + T::N);
-        if (F::SPAN) {
-            compute_span<F, T>(record, stage, places, lane, acc);
+        if (F::WHOLE) {
+            compute_record<F, T>(record, stage, places, lane, acc);
         } else {
-            compute<F, T>(record, stage, places, lane, acc);
+            compute_blocks<F, T>(record, stage, places, lane, acc);
         }
     }
 #pragma unroll

@@ -1,60 +1,45 @@
 /* kernels_hip/experts/experts_sum.hip - products with experts' weights of any shape and format, in
  * both orders: a team per result, where the order is that of decode a lane for each of arith.h's,
  * else the first lane alone. */
-#include "kernels_hip/act8.h"
 #include "kernels_hip/experts/experts.h"
-#include "kernels_hip/gemm/gemm_format.h"
+#include "kernels_hip/gemm/gemm_record.h"
 #include "kernels_hip/strip_e4m3.h"
 
 enum { TEAMS = GW_EXPERTS_THREADS / GW_LANES };
 
 /* ---- quantized weights ----------------------------------------------------------------------- */
 
-/* The term of block i of a record, or of all of it; act: the block of x, or the record's first. */
+/* The term of block i of a record. */
 template <class F>
 __device__ static inline float add_block(const uint8_t *record, int row, int i, const unsigned *act,
                                          float acc) {
     scales<F> s;
     float of_row[F::ROW], token[F::TOKEN];
-    int sum[2] = {0, 0}, all = 0;
-    unsigned top = act[0], sums = act[1];
+    int sum[2] = {0, 0};
     load_scales<F>(s, record, row);
-    row_numbers<F>(s, F::SPAN ? 0 : i, of_row);
-    for (int b = 0; F::SPAN && b < BLOCKS; b++) {
-        top = gw_larger(b == 0 ? 0u : top, act[b * (int)GW_ACT_WORDS] & 0x7fffffffu);
-    }
-#pragma unroll 1
-    for (int b = 0; b < (F::SPAN ? (int)BLOCKS : 1); b++, act += GW_ACT_WORDS) {
-        const int block = F::SPAN ? b : i;
-        const unsigned part =
-            (unsigned)gw_span_part(GW_F32_FROM_BITS(act[0]), gw_span_inverse(top));
+    row_numbers<F>(s, i, of_row);
 #pragma unroll
-        for (int t = 0; t < 4; t++) {
-            quarter<F> q;
-            load_quarter<F>(q, record, row, t);
+    for (int t = 0; t < 4; t++) {
+        quarter<F> q;
+        load_quarter<F>(q, record, row, t);
 #pragma unroll
-            for (int h = 0; h < 2; h++) {
-                unsigned x = act[2 + 4 * h + t];
-                if (F::SPAN) {
-                    x = gw_span_word(x, part);
-                    all = gw_dp4a((int)x, 0x01010101, all);
-                }
-                int code = 0;
+        for (int h = 0; h < 2; h++) {
+            int code = 0;
 #pragma unroll
-                for (int c = 0; c < BLOCKS; c++) { /* registers have constant numbers */
-                    code = c == block ? (int)codes<F, 0>(q, c, h) : code;
-                }
-                sum[F::HALVES ? h : 0] = gw_dp4a(code, (int)x, sum[F::HALVES ? h : 0]);
+            for (int c = 0; c < BLOCKS; c++) { /* registers have constant numbers */
+                code = c == i ? (int)codes<F, 0>(q, c, h) : code;
             }
+            sum[F::HALVES ? h : 0] = gw_dp4a(code, (int)act[2 + 4 * h + t], sum[F::HALVES ? h : 0]);
         }
     }
-    token_numbers<F>(GW_F32_FROM_BITS(top), F::SPAN ? (unsigned)all & 0xffffu : sums, token);
+    token_numbers<F>(GW_F32_FROM_BITS(act[0]), act[1], token);
     const float first = F::HALVES ? of_row[1 % F::ROW] * (float)sum[0] : (float)sum[0]; /* exact */
     return add_sums<F>(first, (float)sum[1], of_row, token, acc);
 }
 
-template <class F> struct quantized {
-    enum { STEP = F::SPAN ? BLOCKS : 1 }; /* blocks of a term */
+/* WHOLE: a record is one term. */
+template <class F, int WHOLE> struct quantized {
+    enum { STEP = WHOLE ? BLOCKS : 1 }; /* blocks of a term */
     __device__ static inline size_t x_bytes(int k) {
         return (size_t)(k / GW_ACT_BLOCK) * ACT_BYTES;
     }
@@ -64,8 +49,9 @@ template <class F> struct quantized {
                                        float acc) {
         const int units = (k / GW_ACT_BLOCK + BLOCKS - 1) / BLOCKS, b = n * STEP;
         const uint8_t *record = w + ((size_t)(r / 16) * units + b / BLOCKS) * F::RECORD;
-        return add_block<F>(record, r % 16, b % BLOCKS,
-                            (const unsigned *)(x + (size_t)b * ACT_BYTES), acc);
+        const unsigned *act = (const unsigned *)(x + (size_t)b * ACT_BYTES);
+        return WHOLE ? row_record<F>(record, r % 16).term(act, acc)
+                     : add_block<F>(record, r % 16, b % BLOCKS, act, acc);
     }
 };
 
@@ -141,7 +127,9 @@ struct floats_nvfp4 {
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
-template <class W> __device__ static inline void sum_one(const struct gw_experts_params &p) {
+/* Terms of the prefill order, of that of decode. */
+template <class Prompt, class W>
+__device__ static inline void sum_one(const struct gw_experts_params &p) {
     const int entry = (int)blockIdx.y, lane = gw_lane();
     const int i = (int)blockIdx.x * TEAMS + gw_team();
     gw_grid_launch_dependents();
@@ -149,16 +137,16 @@ template <class W> __device__ static inline void sum_one(const struct gw_experts
     if (entry >= gw_live(p.step) * p.used || i >= p.m) {
         return; /* whole teams */
     }
-    const int r = gw_expert_of(p, entry) * p.m + i, n = W::terms(p.k);
+    const int r = gw_expert_of(p, entry) * p.m + i;
     const uint8_t *x =
         (const uint8_t *)p.x + (size_t)(p.by_entry ? entry : entry / p.used) * W::x_bytes(p.k);
     float acc = 0.0f;
     if (p.prefill) {
-        for (int t = 0; t < n && lane == 0; t++) {
-            acc = W::add(p.w[0], r, p.k, t, x, acc);
+        for (int t = 0, n = Prompt::terms(p.k); t < n && lane == 0; t++) {
+            acc = Prompt::add(p.w[0], r, p.k, t, x, acc);
         }
     } else {
-        const int mine = lane % W::STEP == 0 ? lane / W::STEP : n;
+        const int n = W::terms(p.k), mine = lane % W::STEP == 0 ? lane / W::STEP : n;
         for (int t = mine; t < n; t += GW_LANES / W::STEP) {
             acc = W::add(p.w[0], r, p.k, t, x, acc);
         }
@@ -172,15 +160,16 @@ template <class W> __device__ static inline void sum_one(const struct gw_experts
     }
 }
 
+#define SUM_QUANTIZED(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)            \
+    GW_KERNEL(gw_experts_sum_##name, struct gw_experts_params, GW_EXPERTS_THREADS) {               \
+        typedef format<low, high, offset, levels, term, sub, heads, bytes> F;                      \
+        sum_one<quantized<F, F::WHOLE>, quantized<F, F::SPAN>>(p);                                 \
+    }
+GW_STRIP_KERNELS(SUM_QUANTIZED)
 #define SUM(name, kind)                                                                            \
     GW_KERNEL(gw_experts_sum_##name, struct gw_experts_params, GW_EXPERTS_THREADS) {               \
-        sum_one<kind>(p);                                                                          \
+        sum_one<kind, kind>(p);                                                                    \
     }
-#define COMMA ,
-#define SUM_QUANTIZED(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)            \
-    SUM(name, quantized<format<low COMMA high COMMA offset COMMA levels COMMA term COMMA sub COMMA \
-                                   heads COMMA bytes>>)
-GW_STRIP_KERNELS(SUM_QUANTIZED)
 SUM(f32, floats<float_f32>)
 SUM(f16, floats<float_f16>)
 SUM(bf16, floats<float_bf16>)

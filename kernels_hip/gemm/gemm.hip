@@ -3,6 +3,7 @@
  * them. Here a wave has one strip and all of at most GW_GEMM_MANY live tokens; more are
  * gemm_large.hip's.
  */
+#include "kernels_hip/gemm/gemm_record.h"
 #include "kernels_hip/gemm/gemm_strips.h"
 
 #if GW_MMA
@@ -171,10 +172,10 @@ __device__ static inline void gemm(const gw_gemm_params &p, unsigned char *share
             fetch_acts<T>(a, p, at, (u + 2) * BLOCKS, blocks);
         }
         const unsigned char *record = ring + turn * F::RECORD, *stage = x + u % 2 * (T::X + T::N);
-        if (F::SPAN) {
-            compute_span<F, T>(record, stage, places, at.lane, acc);
+        if (F::WHOLE) {
+            compute_record<F, T>(record, stage, places, at.lane, acc);
         } else {
-            compute<F, T>(record, stage, places, at.lane, acc);
+            compute_blocks<F, T>(record, stage, places, at.lane, acc);
         }
     }
     if (p.glu) {
@@ -209,33 +210,6 @@ GW_STRIP_KERNELS(GEMM)
 
 /* ---- plainly --------------------------------------------------------------------------------- */
 
-/* The term of a record, of blocks that get one scale. */
-template <class F>
-__device__ static inline float plain_span(const quarter<F> *q, const scales<F> &s,
-                                          const unsigned *act, float acc) {
-    float row[F::ROW], token[F::TOKEN];
-    unsigned top = 0;
-    int sum = 0, all = 0;
-#pragma unroll
-    for (int i = 0; i < BLOCKS; i++) {
-        top = gw_larger(top, act[i * (int)GW_ACT_WORDS] & 0x7fffffffu);
-    }
-    const float inverse = gw_span_inverse(top);
-#pragma unroll
-    for (int i = 0; i < BLOCKS; i++, act += GW_ACT_WORDS) {
-        const unsigned part = (unsigned)gw_span_part(GW_F32_FROM_BITS(act[0]), inverse);
-#pragma unroll
-        for (int w = 0; w < 8; w++) {
-            const int x = (int)gw_span_word(act[2 + w], part);
-            sum = gw_dp4a((int)codes<F>(q[w % 4], i, w / 4), x, sum);
-            all = gw_dp4a(x, 0x01010101, all);
-        }
-    }
-    row_numbers<F>(s, 0, row);
-    token_numbers<F>(GW_F32_FROM_BITS(top), (unsigned)all & 0xffffu, token);
-    return add_term<F>(MAGIC_BITS + sum, 0, row, token, acc);
-}
-
 /* One output: row r of w for a token. */
 template <class F>
 __device__ static inline float plain_sum(const gw_gemm_weight &w, int r, const uint8_t *x,
@@ -244,33 +218,25 @@ __device__ static inline float plain_sum(const gw_gemm_weight &w, int r, const u
     const uint8_t *strip = w.plane[0] + (size_t)(r / 16) * units * F::RECORD;
     float acc = 0.0f;
     for (int u = 0; u < units; u++) {
-        const uint8_t *record = strip + (size_t)u * F::RECORD;
-        quarter<F> q[4];
-        scales<F> s;
-#pragma unroll
-        for (int t = 0; t < 4; t++) {
-            load_quarter<F>(q[t], record, r % 16, t);
-        }
-        load_scales<F>(s, record, r % 16);
-        if (F::SPAN) {
-            acc = plain_span<F>(
-                q, s, (const unsigned *)x + (size_t)u * (BLOCKS * (int)GW_ACT_WORDS), acc);
+        const unsigned *act = (const unsigned *)x + (size_t)u * (BLOCKS * (int)GW_ACT_WORDS);
+        const row_record<F> record(strip + (size_t)u * F::RECORD, r % 16);
+        if (F::WHOLE) {
+            acc = record.term(act, acc);
+            continue;
         }
 #pragma unroll
-        for (int i = 0; i < (F::SPAN ? 0 : BLOCKS); i++) {
-            const unsigned *act = (const unsigned *)(x + ((size_t)u * BLOCKS + i) * ACT_BYTES);
+        for (int i = 0; i < BLOCKS; i++, act += GW_ACT_WORDS) {
             float row[F::ROW], token[F::TOKEN];
-            int sum[2] = {0, 0};
+            int sum = MAGIC_BITS;
             if (u * BLOCKS + i < blocks) {
 #pragma unroll
-                for (int t = 0; t < 4; t++) {
-                    sum[0] = gw_dp4a((int)codes<F>(q[t], i, 0), (int)act[2 + t], sum[0]);
-                    sum[1] = gw_dp4a((int)codes<F>(q[t], i, 1), (int)act[6 + t], sum[1]);
+                for (int w = 0; w < 8; w++) {
+                    sum = gw_dp4a((int)codes<F>(record.quarters[w % 4], i, w / 4), (int)act[2 + w],
+                                  sum);
                 }
-                row_numbers<F>(s, i, row);
+                row_numbers<F>(record.scale, i, row);
                 token_numbers<F>(GW_F32_FROM_BITS(act[0]), act[1], token);
-                acc = add_term<F>(MAGIC_BITS + sum[0] + (F::HALVES ? 0 : sum[1]),
-                                  MAGIC_BITS + sum[1], row, token, acc);
+                acc = add_term<F>(sum, 0, row, token, acc);
             }
         }
     }

@@ -8,6 +8,7 @@
 
 #include "core/tensor/blocks.h"
 #include "core/tensor/planes.h"
+#include "kernels_hip/act8.h"
 #include "kernels_hip/gemm/gemm_tile.h"
 #include "kernels_hip/strip.h"
 
@@ -48,17 +49,22 @@ struct format {
     static constexpr int RECORD = GW_STRIP_RECORD(LOW, HIGH, SUB, HEADS, BYTES),
                          AT_HIGH = GW_STRIP_LOW(LOW), AT_SUB = AT_HIGH + GW_STRIP_HIGH(HIGH),
                          AT_HEAD = AT_SUB + GW_STRIP_SUB(SUB);
+    /* Integer scales of halves of a block. */
     static constexpr int HALVES = TERM == GW_TERM_HALVES || TERM == GW_TERM_Q2;
     /* One integer sum and one term for all blocks of a record. */
     static constexpr int SPAN = TERM == GW_TERM_SPAN, AFFINE = TERM == GW_TERM_AFFINE || SPAN;
+    /* A record is one term of a prompt, its integer sums times integer scales. MINIMUMS: and less
+     * the sums of its tokens' codes times integer minimums. */
+    static constexpr int SCALED = SUB != 0, MINIMUMS = SCALED && (AFFINE || TERM == GW_TERM_Q2);
+    static constexpr int WHOLE = SPAN || SCALED; /* records of prompts are terms */
     /* Codes without their offset at the top of a byte, so that one bit flips: this far up. */
     static constexpr int UP = TERM != GW_TERM_SIGNED || OFFSET == 0 ? 0 : OFFSET == 8 ? 4 : 3;
-    /* numbers per block of a row, of a token */
+    /* Numbers per block of a row, of a token; of a row in a prompt's term. */
     static constexpr int ROW = TERM == GW_TERM_Q2 ? 7
                                : HALVES           ? 4
                                : AFFINE           ? 2
                                                   : 1,
-                         TOKEN = GW_GEMM_NUMBERS(TERM);
+                         TOKEN = GW_GEMM_NUMBERS(TERM), PROMPT_ROW = WHOLE ? 2 : ROW;
     /* Codes as stored are numbers from 0 on, of which OFFSET is to be taken. */
     static constexpr int UNSIGNED = LOW != 8 && !LEVELS;
 };
@@ -89,13 +95,11 @@ __device__ static inline void load_quarter(quarter<F> &q, const unsigned char *r
 /* The level of each nibble: of the first eight by `low`, of the others by `high`. */
 template <int LEVELS> __device__ static inline unsigned levels(unsigned n) {
     const unsigned from = n & 0x07070707u;
-    const unsigned low =
-        gw_pick_bytes(GW_LEVEL_WORD(LEVELS, 1), GW_LEVEL_WORD(LEVELS, 0), from);
+    const unsigned low = gw_pick_bytes(GW_LEVEL_WORD(LEVELS, 1), GW_LEVEL_WORD(LEVELS, 0), from);
     if (GW_LEVEL_WORD(LEVELS, 2) == 0) { /* codes of three bits */
         return low;
     }
-    const unsigned high =
-        gw_pick_bytes(GW_LEVEL_WORD(LEVELS, 3), GW_LEVEL_WORD(LEVELS, 2), from);
+    const unsigned high = gw_pick_bytes(GW_LEVEL_WORD(LEVELS, 3), GW_LEVEL_WORD(LEVELS, 2), from);
     const unsigned mask = (n >> 3 & 0x01010101u) * 255u;
     return (low & ~mask) | (high & mask);
 }
@@ -176,36 +180,53 @@ __device__ static inline void load_scales(scales<F> &s, const unsigned char *rec
     }
 }
 
-/* What the term needs of a row for block i. */
-template <class F> __device__ static inline void row_numbers(const scales<F> &s, int i, float *o) {
+/* The head of block i: d, and what stands behind it or 0. */
+template <class F> __device__ static inline void head_numbers(const scales<F> &s, int i, float *o) {
     const int floats = F::BYTES == 4 && !F::AFFINE && F::TERM != GW_TERM_Q2; /* GW_HEAD_F32 */
     const int at = F::HEADS == 1 ? 0 : i;
     const unsigned head = F::BYTES == 4   ? s.head[at]
                           : F::BYTES == 1 ? s.head[0] >> 8 * at & 255u
                                           : s.head[at / 2] >> at % 2 * 16;
+    o[0] = F::BYTES == 1 ? gw_e8m0_half(head)
+           : floats      ? GW_F32_FROM_BITS(head)
+                         : gw_widen_f16((gw_u16)head);
+    o[1] = F::BYTES == 4 && !floats ? gw_widen_f16((gw_u16)(head >> 16)) : 0.0f;
+}
+
+/* Integer scale and minimum of block i; half: of HALVES, else 0. */
+template <class F> __device__ static inline int integer_scale(const scales<F> &s, int i, int half) {
+    const unsigned sub = s.sub[i / 2] >> (i % 2 * 16 + 8 * half);
+    return F::TERM == GW_TERM_Q2 ? (int)(sub & 15u)
+           : F::AFFINE           ? (int)(sub & 255u)
+                                 : (int)(int8_t)(sub & 255u);
+}
+template <class F>
+__device__ static inline int integer_minimum(const scales<F> &s, int i, int half) {
     const unsigned sub = s.sub[i / 2] >> i % 2 * 16;
-    const float d = F::BYTES == 1 ? gw_e8m0_half(head)
-                    : floats      ? GW_F32_FROM_BITS(head)
-                                  : gw_widen_f16((gw_u16)head),
-                zero = F::BYTES == 4 && !floats ? gw_widen_f16((gw_u16)(head >> 16)) : 0.0f,
-                m = F::AFFINE ? gw_plane_zero(d, zero, F::OFFSET) : zero;
-    if (F::TERM == GW_TERM_SIGNED) {
-        o[0] = F::SUB ? d * (float)(int8_t)(sub & 255u) : d;
-    } else if (F::AFFINE) {
-        o[0] = F::SUB ? d * (float)(sub & 255u) : d;
-        o[F::ROW - 1] = F::SUB ? -(m * (float)(sub >> 8 & 255u)) : m;
-    } else {
-        const int q2 = F::TERM == GW_TERM_Q2;
-        const float s0 = (float)(q2 ? (int)(sub & 15u) : (int)(int8_t)(sub & 255u));
-        o[0] = d;
-        o[1 % F::ROW] = s0;
-        o[2 % F::ROW] = -(s0 * MAGIC);
-        o[3 % F::ROW] = (float)(q2 ? (int)(sub >> 8 & 15u) : (int)(int8_t)(sub >> 8 & 255u));
-        if (q2) {
-            o[4 % F::ROW] = -m;
-            o[5 % F::ROW] = (float)(sub >> 4 & 15u);
-            o[6 % F::ROW] = (float)(sub >> 12 & 15u);
+    return (int)(F::TERM == GW_TERM_Q2 ? sub >> (8 * half + 4) & 15u : sub >> 8 & 255u);
+}
+
+/* What the term needs of a row for block i. */
+template <class F> __device__ static inline void row_numbers(const scales<F> &s, int i, float *o) {
+    float head[2];
+    head_numbers<F>(s, i, head);
+    const float d = head[0], m = F::AFFINE ? gw_plane_zero(d, head[1], F::OFFSET) : head[1];
+    if (!F::HALVES) {
+        o[0] = F::SUB ? d * (float)integer_scale<F>(s, i, 0) : d;
+        if (F::AFFINE) {
+            o[F::ROW - 1] = F::SUB ? -(m * (float)integer_minimum<F>(s, i, 0)) : m;
         }
+        return;
+    }
+    const float s0 = (float)integer_scale<F>(s, i, 0);
+    o[0] = d;
+    o[1 % F::ROW] = s0;
+    o[2 % F::ROW] = -(s0 * MAGIC);
+    o[3 % F::ROW] = (float)integer_scale<F>(s, i, 1);
+    if (F::TERM == GW_TERM_Q2) {
+        o[4 % F::ROW] = -m;
+        o[5 % F::ROW] = (float)integer_minimum<F>(s, i, 0);
+        o[6 % F::ROW] = (float)integer_minimum<F>(s, i, 1);
     }
 }
 
@@ -253,6 +274,54 @@ __device__ static inline float add_term(int s, int t, const float *row, const fl
                        0.0f, row, token, acc);
 }
 
+/* ---- terms of a prompt ----------------------------------------------------------------------- */
+
+/* Of a block of a token, as it is in memory: its codes as they are multiplied, and its numbers.
+ * Four neighbouring lanes have the blocks of a record; the whole team calls it. */
+template <class F> __device__ static inline void prompt_block(unsigned *act, float *o) {
+    if (F::SPAN) {
+        gw_span_blocks(act);
+    } else if (F::SCALED) {
+        gw_span_halves(act);
+    }
+    const float scale = GW_F32_FROM_BITS(act[0]);
+    token_numbers<F>(F::SCALED ? 1.0f : scale, act[1], o); /* sums stay integers, as floats */
+    o[0] = scale;
+}
+
+/* What the term needs of a row, for block i or for the record. */
+template <class F> __device__ static inline void prompt_row(const scales<F> &s, int i, float *o) {
+    if (F::SCALED) {
+        head_numbers<F>(s, 0, o);
+    } else {
+        row_numbers<F>(s, i, o);
+    }
+}
+
+/* A block's part of the integer minimums times sums, which is exact: below 2^24. */
+template <class F>
+__device__ static inline float add_minimums(const scales<F> &s, int i, const float *token,
+                                            float acc) {
+#pragma unroll
+    for (int h = 0; h < (F::HALVES ? 2 : 1); h++) {
+        acc = fmaf((float)integer_minimum<F>(s, i, h), token[(1 + h) % F::TOKEN], acc);
+    }
+    return acc;
+}
+
+/* The term of a sum that began at MAGIC; SCALED: at 0, which may be above 2^24. */
+template <class F>
+__device__ static inline float prompt_term(int s, float minimums, const float *row,
+                                           const float *token, float acc) {
+    if (!F::SCALED) {
+        return add_term<F>(s, 0, row, token, acc);
+    }
+    const float sum = (float)s; /* rounds */
+    return fmaf(
+        token[0],
+        F::MINIMUMS ? fmaf(row[0], sum, -(row[1 % F::PROMPT_ROW] * minimums)) : row[0] * sum, acc);
+}
+
 #if GW_MMA
 /* The sums of a block of 16 rows and GW_MMA_N tokens, or of its halves, that begin at MAGIC; or at
  * what is there. */
@@ -265,15 +334,28 @@ __device__ static inline void multiply(int *s, const unsigned *a, const unsigned
     }
     if (!F::HALVES) {
         gw_mma_int8(s, a, x);
-    } else { /* the first half of a block is in the first half of the registers */
-        unsigned low[GW_MMA_A], high[GW_MMA_A];
+    } else {
+        gw_mma_int8_half<0>(s, a, x);
+        gw_mma_int8_half<1>(s + (F::HALVES ? GW_MMA_C : 0), a, x);
+    }
+}
+
+/* The products of block i of a record that is a term of a prompt, added to its sums for 16 rows and
+ * GW_MMA_N tokens; the first block begins them. CC: neighbouring results of a row. */
+template <class F, int CC>
+__device__ static inline void multiply_record(int *sum, const unsigned *a, const unsigned *x,
+                                              const scales<F> *scale, int i) {
+    int s[(F::HALVES ? 2 : 1) * GW_MMA_C] = {0};
+    if (!F::SCALED) {
+        multiply<F>(sum, a, x, i == 0);
+        return;
+    }
+    multiply<F>(s, a, x, 0);
 #pragma unroll
-        for (int k = 0; k < GW_MMA_A; k++) {
-            low[k] = k < GW_MMA_A / 2 ? a[k] : 0;
-            high[k] = k < GW_MMA_A / 2 ? 0 : a[k];
-        }
-        gw_mma_int8(s, low, x);
-        gw_mma_int8(s + (F::HALVES ? GW_MMA_C : 0), high, x);
+    for (int k = 0; k < (F::HALVES ? 2 : 1) * GW_MMA_C; k++) {
+        const int of = k % GW_MMA_C, half = k / GW_MMA_C;
+        sum[of] =
+            gw_mad24(integer_scale<F>(scale[of / CC], i, half), s[k], i + half == 0 ? 0 : sum[of]);
     }
 }
 #endif

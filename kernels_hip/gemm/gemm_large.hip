@@ -2,7 +2,6 @@
  * weights: a block of eight waves has 128 rows, and a wave several strips, so that operands of
  * tokens and of weights serve several times. Otherwise as gemm.hip.
  */
-#include "kernels_hip/act8.h"
 #include "kernels_hip/gemm/gemm_format.h"
 
 #if GW_MMA
@@ -76,13 +75,10 @@ __device__ static inline void stash_acts(pipeline<F, T, S> &l, unsigned char *x)
     for (int e = 0; e < S::X_EACH; e++) {
         const int id = (int)threadIdx.x + e * T::THREADS, t = id / BLOCKS, b = id % BLOCKS;
         float o[F::TOKEN];
-        if (F::SPAN) {
-            gw_span_blocks(l.act[e]);
-        }
+        prompt_block<F>(l.act[e], o);
         if (S::X_EACH > 1 || id < T::TOKENS * BLOCKS) {
             store4(x + half_at(t, b, 0), l.act[e] + 2);
             store4(x + half_at(t, b, 1), l.act[e] + 6);
-            token_numbers<F>(GW_F32_FROM_BITS(l.act[e][0]), l.act[e][1], o);
 #pragma unroll
             for (int n = 0; n < F::TOKEN; n++) {
                 numbers[(b * F::TOKEN + n) * T::TOKENS + t] = o[n];
@@ -107,14 +103,14 @@ __device__ static inline void load_tokens(unsigned *o, const unsigned char *x, i
 #endif
 }
 
-/* Numbers of the lane's tokens of tile j. */
+/* Numbers of the lane's tokens of tile j for block b. */
 template <class F, class T>
-__device__ static inline void load_numbers(float (*token)[F::TOKEN], const float *numbers, int j,
-                                           const gw_tile_at &at) {
+__device__ static inline void load_numbers(float (*token)[F::TOKEN], const float *numbers, int b,
+                                           int j, const gw_tile_at &at) {
 #pragma unroll
     for (int n = 0; n < F::TOKEN; n++) {
-        const float *from =
-            numbers + n * T::TOKENS + at.n + j * GW_MMA_N + gw_mma_c_col(at.lane, 0);
+        const float *from = numbers + (b * F::TOKEN + n) * T::TOKENS + at.n + j * GW_MMA_N +
+                            gw_mma_c_col(at.lane, 0);
         if (T::CC == 2) {
             const floats2 v = *(const floats2 *)from;
             token[0][n] = v.v[0];
@@ -129,16 +125,16 @@ __device__ static inline void load_numbers(float (*token)[F::TOKEN], const float
 template <class F, class T> struct operands {
     quarter<F> codes[T::MT][T::AR];
     scales<F> scale[T::MT][T::CR];
-    float row[T::MT][T::CR][F::ROW];
+    float row[T::MT][T::CR][F::PROMPT_ROW];
 };
 
 template <class F, class T>
 __device__ static inline void add_block(const operands<F, T> &o, const unsigned *const *a,
                                         const unsigned char *x, const float *numbers, int b,
                                         const gw_tile_at &at, float (*acc)[T::NT][GW_MMA_C]) {
-    enum { SUMS = (F::HALVES ? 2 : 1) * GW_MMA_C, PAIRS = T::NT > 1 ? 2 : 1 };
+    enum { PAIRS = T::NT > 1 ? 2 : 1 };
     unsigned tokens[PAIRS][2 * GW_MMA_B];
-    int s[2][T::MT][SUMS];
+    int s[2][T::MT][GW_MMA_C];
     load_tokens(tokens[0], x, at.n, b, at.lane);
 #pragma unroll
     for (int i = 0; i < T::MT; i++) {
@@ -150,7 +146,7 @@ __device__ static inline void add_block(const operands<F, T> &o, const unsigned 
         if (j % 2 == 0 && j + 2 < T::NT) {
             load_tokens(tokens[(j / 2 + 1) % PAIRS], x, at.n + (j + 2) * GW_MMA_N, b, at.lane);
         }
-        load_numbers<F, T>(token, numbers, j, at);
+        load_numbers<F, T>(token, numbers, b, j, at);
         if (j + 1 < T::NT) {
 #pragma unroll
             for (int i = 0; i < T::MT; i++) {
@@ -162,8 +158,8 @@ __device__ static inline void add_block(const operands<F, T> &o, const unsigned 
         for (int i = 0; i < T::MT; i++) {
 #pragma unroll
             for (int k = 0; k < GW_MMA_C; k++) {
-                acc[i][j][k] = add_term<F>(s[j % 2][i][k], s[j % 2][i][SUMS - GW_MMA_C + k],
-                                           o.row[i][k / T::CC], token[k % T::CC], acc[i][j][k]);
+                acc[i][j][k] = add_term<F>(s[j % 2][i][k], 0, o.row[i][k / T::CC], token[k % T::CC],
+                                           acc[i][j][k]);
             }
         }
     }
@@ -171,9 +167,9 @@ __device__ static inline void add_block(const operands<F, T> &o, const unsigned 
 
 /* All blocks of a stage, where they are one term: a pair of tiles of tokens after the other. */
 template <class F, class T>
-__device__ static inline void add_span(const operands<F, T> &o, const unsigned char *x,
-                                       const float *numbers, const gw_tile_at &at,
-                                       float (*acc)[T::NT][GW_MMA_C]) {
+__device__ static inline void add_record(const operands<F, T> &o, const unsigned char *x,
+                                         const float *numbers, const gw_tile_at &at,
+                                         float (*acc)[T::NT][GW_MMA_C]) {
     enum { PAIR = T::NT > 1 ? 2 : 1 };
     unsigned a[BLOCKS][T::MT][GW_MMA_A];
 #pragma unroll
@@ -187,6 +183,7 @@ __device__ static inline void add_span(const operands<F, T> &o, const unsigned c
 #pragma unroll
     for (int first = 0; first < T::NT; first += PAIR) {
         int s[PAIR][T::MT][GW_MMA_C];
+        float minimums[PAIR][T::MT][GW_MMA_C] = {};
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
             unsigned tokens[2 * GW_MMA_B];
@@ -194,18 +191,30 @@ __device__ static inline void add_span(const operands<F, T> &o, const unsigned c
 #pragma unroll
             for (int i = 0; i < PAIR * T::MT; i++) {
                 const int j = i / T::MT, m = i % T::MT;
-                multiply<F>(s[j][m], a[b][m], tokens + j * GW_MMA_B, b == 0);
+                multiply_record<F, T::CC>(s[j][m], a[b][m], tokens + j * GW_MMA_B, o.scale[m], b);
+            }
+#pragma unroll
+            for (int j = 0; j < (F::MINIMUMS ? PAIR : 0); j++) {
+                float token[T::CC][F::TOKEN];
+                load_numbers<F, T>(token, numbers, b, first + j, at);
+#pragma unroll
+                for (int i = 0; i < T::MT * GW_MMA_C; i++) {
+                    const int m = i / GW_MMA_C, k = i % GW_MMA_C;
+                    float &sum = minimums[j][m][k];
+                    sum = add_minimums<F>(o.scale[m][k / T::CC], b, token[k % T::CC], sum);
+                }
             }
         }
 #pragma unroll
         for (int j = 0; j < PAIR; j++) {
             float token[T::CC][F::TOKEN];
-            load_numbers<F, T>(token, numbers, first + j, at);
+            load_numbers<F, T>(token, numbers, 0, first + j, at);
 #pragma unroll
             for (int i = 0; i < T::MT * GW_MMA_C; i++) {
                 const int m = i / GW_MMA_C, k = i % GW_MMA_C;
                 float &sum = acc[m][first + j][k];
-                sum = add_term<F>(s[j][m][k], 0, o.row[m][k / T::CC], token[k % T::CC], sum);
+                sum = prompt_term<F>(s[j][m][k], minimums[j][m][k], o.row[m][k / T::CC],
+                                     token[k % T::CC], sum);
             }
         }
     }
@@ -227,11 +236,11 @@ __device__ static inline void compute(operands<F, T> &o, const unsigned char *w,
 #pragma unroll
         for (int k = 0; k < T::CR; k++) {
             load_scales<F>(o.scale[i][k], record, gw_mma_c_row(at.lane, k * T::CC));
-            row_numbers<F>(o.scale[i][k], 0, o.row[i][k]);
+            prompt_row<F>(o.scale[i][k], 0, o.row[i][k]);
         }
     }
-    if (F::SPAN) {
-        add_span<F, T>(o, x, numbers, at, acc);
+    if (F::WHOLE) {
+        add_record<F, T>(o, x, numbers, at, acc);
         return;
     }
 #pragma unroll
@@ -250,10 +259,10 @@ __device__ static inline void compute(operands<F, T> &o, const unsigned char *w,
             }
 #pragma unroll
             for (int k = 0; k < T::CR; k++) {
-                row_numbers<F>(o.scale[i][k], b, o.row[i][k]);
+                prompt_row<F>(o.scale[i][k], b, o.row[i][k]);
             }
         }
-        add_block<F, T>(o, operand, x, numbers + b * F::TOKEN * T::TOKENS, b, at, acc);
+        add_block<F, T>(o, operand, x, numbers, b, at, acc);
     }
 }
 

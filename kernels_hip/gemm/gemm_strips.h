@@ -4,12 +4,12 @@
  * Records of weights (strip.h) and blocks of activations go through shared memory, four blocks of
  * 32 at a time; a wave makes int8 operands out of the records itself. The sum of a block's products
  * is an exact integer that begins at the bits of 1.5 * 2^23, so that its conversion to float is one
- * subtraction; then comes the chain of docs/arithmetic.md, in registers.
+ * subtraction; then comes the chain of docs/arithmetic.md, in registers. Where a record is one
+ * term, integers add up before that.
  */
 #ifndef GW_KERNELS_HIP_GEMM_STRIPS_H
 #define GW_KERNELS_HIP_GEMM_STRIPS_H
 
-#include "kernels_hip/act8.h"
 #include "kernels_hip/gemm/gemm_format.h"
 
 #if GW_MMA
@@ -25,7 +25,6 @@ template <class F, int NT_> struct tile {
         AR = LANES == 32 ? 2 : 1, /* rows of a strip whose codes a lane holds      */
         CR = LANES == 32 ? 2 : 4, /* rows and tokens of a lane's part of a product */
         CC = LANES == 32 ? 2 : 1,
-        SUMS = (F::HALVES ? 2 : 1) * GW_MMA_C,
         STEPS = BLOCKS * NT,
         RING = GW_GEMM_RING(WIDE, F::RECORD), /* records of a wave; stages of      */
         PIECES = (F::RECORD + 16 * LANES - 1) / (16 * LANES), /* activations are two */
@@ -68,14 +67,11 @@ template <class F, class T> __device__ static inline void stash_acts(acts<T> &a,
 #pragma unroll
     for (int e = 0; e < T::X_EACH; e++) {
         const int id = (int)threadIdx.x + e * (int)blockDim.x, t = id / BLOCKS, b = id % BLOCKS;
-        if (F::SPAN) {
-            gw_span_blocks(a.w[e]);
-        }
+        float o[F::TOKEN];
+        prompt_block<F>(a.w[e], o);
         if (id < T::TOKENS * BLOCKS) {
-            float o[F::TOKEN];
             store4(x + half_at(t, b, 0), a.w[e] + 2);
             store4(x + half_at(t, b, 1), a.w[e] + 6);
-            token_numbers<F>(GW_F32_FROM_BITS(a.w[e][0]), a.w[e][1], o);
 #pragma unroll
             for (int n = 0; n < F::TOKEN; n++) {
                 numbers[number_at<F, T>(b, t, n)] = o[n];
@@ -120,26 +116,27 @@ __device__ static inline void load_tokens(unsigned *o, gw_shared_at stage,
 #endif
 }
 
-/* Numbers of the lane's tokens of a tile: o[n * CC + token]. */
+/* Numbers of the lane's tokens of a tile. */
 template <class F, class T>
-__device__ static inline void load_numbers(float *o, const float *numbers, int b, int j, int lane) {
+__device__ static inline void load_numbers(float (*o)[F::TOKEN], const float *numbers, int b, int j,
+                                           int lane) {
     const float *from = numbers + number_at<F, T>(b, j * GW_MMA_N + gw_mma_c_col(lane, 0), 0);
     if (T::CC * F::TOKEN == 4) {
         unsigned w[4];
         load4(w, from);
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            o[k % (T::CC * F::TOKEN)] = GW_F32_FROM_BITS(w[k]);
+            o[k % T::CC][k / T::CC % F::TOKEN] = GW_F32_FROM_BITS(w[k]);
         }
     } else {
 #pragma unroll
-        for (int k = 0; k < T::CC * F::TOKEN; k += T::CC) {
+        for (int n = 0; n < F::TOKEN; n++) {
             if (T::CC == 2) {
-                const floats2 v = *(const floats2 *)(from + k);
-                o[k] = v.v[0];
-                o[k + T::CC - 1] = v.v[1];
+                const floats2 v = *(const floats2 *)(from + 2 * n);
+                o[0][n] = v.v[0];
+                o[T::CC - 1][n] = v.v[1];
             } else {
-                o[k] = from[k];
+                o[0][n] = from[n];
             }
         }
     }
@@ -147,16 +144,16 @@ __device__ static inline void load_numbers(float *o, const float *numbers, int b
 
 /* A stage's blocks times its tokens, where they are one term: a few tiles of tokens at a time. */
 template <class F, class T>
-__device__ static inline void compute_span(const unsigned char *record, const unsigned char *x,
-                                           const token_places &places, int lane,
-                                           float (*acc)[GW_MMA_C]) {
+__device__ static inline void compute_record(const unsigned char *record, const unsigned char *x,
+                                             const token_places &places, int lane,
+                                             float (*acc)[GW_MMA_C]) {
     enum { TILES = T::NT < 4 ? T::NT : 4 };
     const gw_shared_at stage = gw_shared_address(x);
     const float *numbers = (const float *)(x + T::X);
     quarter<F> q[T::AR];
     scales<F> scale[T::CR];
     unsigned a[BLOCKS][GW_MMA_A];
-    float row[T::CR][F::ROW];
+    float row[T::CR][F::PROMPT_ROW];
 #pragma unroll
     for (int k = 0; k < T::AR; k++) {
         load_quarter<F>(q[k], record, gw_tile_row(lane, k), gw_tile_pair(lane));
@@ -164,7 +161,7 @@ __device__ static inline void compute_span(const unsigned char *record, const un
 #pragma unroll
     for (int k = 0; k < T::CR; k++) {
         load_scales<F>(scale[k], record, gw_mma_c_row(lane, k * T::CC));
-        row_numbers<F>(scale[k], 0, row[k]);
+        prompt_row<F>(scale[k], 0, row[k]);
     }
 #pragma unroll
     for (int k = 0; k < BLOCKS * GW_MMA_A; k++) {
@@ -174,26 +171,36 @@ __device__ static inline void compute_span(const unsigned char *record, const un
 #pragma unroll
     for (int first = 0; first < T::NT; first += TILES) {
         int s[TILES][GW_MMA_C];
+        float minimums[TILES][GW_MMA_C] = {};
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
 #pragma unroll
             for (int j = 0; j < TILES; j += 2) {
                 unsigned tokens[2 * GW_MMA_B];
                 load_tokens(tokens, stage, places, (first + j) * GW_MMA_N, b, lane);
-                multiply<F>(s[j], a[b], tokens, b == 0);
-                multiply<F>(s[j + 1], a[b], tokens + GW_MMA_B, b == 0);
+                multiply_record<F, T::CC>(s[j], a[b], tokens, scale, b);
+                multiply_record<F, T::CC>(s[j + 1], a[b], tokens + GW_MMA_B, scale, b);
+            }
+#pragma unroll
+            for (int j = 0; j < (F::MINIMUMS ? TILES : 0); j++) {
+                float token[T::CC][F::TOKEN];
+                load_numbers<F, T>(token, numbers, b, first + j, lane);
+#pragma unroll
+                for (int k = 0; k < GW_MMA_C; k++) {
+                    minimums[j][k] =
+                        add_minimums<F>(scale[k / T::CC], b, token[k % T::CC], minimums[j][k]);
+                }
             }
         }
 #pragma unroll
         for (int j = 0; j < TILES; j++) {
-            float number[T::CC * F::TOKEN];
-            load_numbers<F, T>(number, numbers, 0, first + j, lane);
+            float token[T::CC][F::TOKEN];
+            load_numbers<F, T>(token, numbers, 0, first + j, lane);
 #pragma unroll
             for (int k = 0; k < GW_MMA_C; k++) {
-                const int c = k % T::CC;
-                const float token[2] = {number[c], number[(F::TOKEN - 1) * T::CC + c]};
-                acc[first + j][k] =
-                    add_term<F>(s[j][k], 0, row[k / T::CC], token, acc[first + j][k]);
+                float &sum = acc[first + j][k];
+                sum =
+                    prompt_term<F>(s[j][k], minimums[j][k], row[k / T::CC], token[k % T::CC], sum);
             }
         }
     }
@@ -202,16 +209,16 @@ __device__ static inline void compute_span(const unsigned char *record, const un
 /* A stage's blocks times its tokens. Operands are loaded two steps (tiles of a block) and
  * multiplied one step ahead of the chain, also from block to block. */
 template <class F, class T>
-__device__ static inline void compute(const unsigned char *record, const unsigned char *x,
-                                      const token_places &places, int lane,
-                                      float (*acc)[GW_MMA_C]) {
+__device__ static inline void compute_blocks(const unsigned char *record, const unsigned char *x,
+                                             const token_places &places, int lane,
+                                             float (*acc)[GW_MMA_C]) {
     const gw_shared_at stage = gw_shared_address(x);
     const float *numbers = (const float *)(x + T::X);
     quarter<F> q[T::AR];
     scales<F> scale[T::CR];
     unsigned a[GW_MMA_A], tokens[2][2 * GW_MMA_B];
-    float row[T::CR][F::ROW], number[2][T::CC * F::TOKEN];
-    int s[2][T::SUMS];
+    float row[T::CR][F::ROW], number[2][T::CC][F::TOKEN];
+    int s[2][GW_MMA_C];
 #pragma unroll
     for (int k = 0; k < T::AR; k++) {
         load_quarter<F>(q[k], record, gw_tile_row(lane, k), gw_tile_pair(lane));
@@ -241,9 +248,6 @@ __device__ static inline void compute(const unsigned char *record, const unsigne
         if (step >= 0) {
             const int b = step / T::NT, j = step % T::NT;
             if (j == 0) {
-                if (F::TERM == GW_TERM_Q2) { /* of the most numbers */
-                    gw_read_no_earlier();
-                }
 #pragma unroll
                 for (int k = 0; k < T::CR; k++) {
                     row_numbers<F>(scale[k], b, row[k]);
@@ -251,13 +255,8 @@ __device__ static inline void compute(const unsigned char *record, const unsigne
             }
 #pragma unroll
             for (int k = 0; k < GW_MMA_C; k++) {
-                float token[F::TOKEN];
-#pragma unroll
-                for (int n = 0; n < F::TOKEN; n++) {
-                    token[n] = number[step % 2][n * T::CC + k % T::CC];
-                }
-                acc[j][k] = add_term<F>(s[step % 2][k], s[step % 2][T::SUMS - GW_MMA_C + k],
-                                        row[k / T::CC], token, acc[j][k]);
+                acc[j][k] = add_term<F>(s[step % 2][k], 0, row[k / T::CC],
+                                        number[step % 2][k % T::CC], acc[j][k]);
             }
         }
     }
