@@ -84,7 +84,7 @@ size_t gw_linear_prepared(size_t k, int n_max) {
      gw_linear_##name##_##code##_##kernel,                                                         \
      scratch,                                                                                      \
      bytes,                                                                                        \
-     gw_linear_##name##_##code##_prepare},
+     gw_linear_##name##_##code##_##kernel##_prepare},
 #define DECODE(name, NAME, LEVEL, code)                                                            \
     ROW(name, NAME, LEVEL, 0, code, "", decode, gw_linear_scratch, gw_linear_prepared)
 #define LEVEL(name, NAME, LEVEL, code)                                                             \

@@ -7,15 +7,15 @@
 
 /* GW_ACT_SPAN blocks with one scale. */
 typedef struct span {
-    gw_i8 *q[GW_ACT_SPAN]; /* where the codes of each block go */
-    float dx, dxs;         /* the scale; dx * (float)(sum of all q) */
+    gw_i8 *q[GW_ACT_SPAN];      /* where the codes of each block go    */
+    float dx;                   /* the scale                           */
+    gw_i32 sum[GW_ACT_SPAN][2]; /* of the codes of each half of a block */
 } span;
 
-/* Codes of all blocks, each times its part of 256; their sum. */
+/* Codes of all blocks, each times its part of 256; their sums. */
 #if defined(__x86_64__)
-V_FN gw_i32 v_span_codes(gw_i8 *const *to, const gw_act8 *x, const gw_i32 *part) {
+V_FN void v_span_codes(span *to, const gw_act8 *x, const gw_i32 *part) {
     const __m256i zero = _mm256_setzero_si256(), middle = _mm256_set1_epi8((char)0x80);
-    __m256i sums = zero;
     for (int b = 0; b < GW_ACT_SPAN; b++) {
         __m256i factor = _mm256_set1_epi16((short)part[b]);
         __m256i plus = _mm256_set1_epi16((short)((256 - part[b]) * 128 + 128));
@@ -26,17 +26,16 @@ V_FN gw_i32 v_span_codes(gw_i8 *const *to, const gw_act8 *x, const gw_i32 *part)
         low = _mm256_srli_epi16(_mm256_add_epi16(low, plus), 8);
         high = _mm256_srli_epi16(_mm256_add_epi16(high, plus), 8);
         q = _mm256_packus_epi16(low, high);
-        sums = _mm256_add_epi64(sums, _mm256_sad_epu8(q, zero));
-        _mm256_storeu_si256((__m256i *)(void *)to[b], _mm256_xor_si256(q, middle));
+        __m256i sums = _mm256_sad_epu8(q, zero);
+        sums = _mm256_add_epi64(sums, _mm256_unpackhi_epi64(sums, sums));
+        to->sum[b][0] = _mm_cvtsi128_si32(_mm256_castsi256_si128(sums)) - 128 * 16;
+        to->sum[b][1] = _mm_cvtsi128_si32(_mm256_extracti128_si256(sums, 1)) - 128 * 16;
+        _mm256_storeu_si256((__m256i *)(void *)to->q[b], _mm256_xor_si256(q, middle));
     }
-    __m128i s = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
-    s = _mm_add_epi64(s, _mm_unpackhi_epi64(s, s));
-    return _mm_cvtsi128_si32(s) - 128 * GW_ACT_SPAN * GW_ACT_BLOCK;
 }
 #elif defined(__aarch64__)
-V_FN gw_i32 v_span_codes(gw_i8 *const *to, const gw_act8 *x, const gw_i32 *part) {
+V_FN void v_span_codes(span *to, const gw_act8 *x, const gw_i32 *part) {
     const uint8x16_t middle = vdupq_n_u8(0x80);
-    uint16x8_t sums = vdupq_n_u16(0);
     for (int i = 0; i < GW_ACT_SPAN * 2; i++) {
         const gw_i32 b = i / 2, half = i % 2 * 16;
         const uint16x8_t plus = vdupq_n_u16((uint16_t)((256 - part[b]) * 128 + 128));
@@ -45,10 +44,9 @@ V_FN gw_i32 v_span_codes(gw_i8 *const *to, const gw_act8 *x, const gw_i32 *part)
         low = vmlaq_n_u16(plus, low, (uint16_t)part[b]);
         high = vmlaq_n_u16(plus, high, (uint16_t)part[b]);
         q = vshrn_high_n_u16(vshrn_n_u16(low, 8), high, 8);
-        sums = vpadalq_u8(sums, q);
-        vst1q_s8(to[b] + half, vreinterpretq_s8_u8(veorq_u8(q, middle)));
+        to->sum[b][i % 2] = vaddlvq_u8(q) - 128 * 16;
+        vst1q_s8(to->q[b] + half, vreinterpretq_s8_u8(veorq_u8(q, middle)));
     }
-    return vaddvq_u16(sums) - 128 * GW_ACT_SPAN * GW_ACT_BLOCK;
 }
 #endif
 
@@ -64,5 +62,16 @@ V_FN void take_span(span *to, const gw_act8 *x) {
         part[b] = gw_span_part(x[b].scale, inverse);
     }
     to->dx = GW_F32_FROM_BITS(top);
-    to->dxs = to->dx * (float)v_span_codes(to->q, x, part);
+    v_span_codes(to, x, part);
+}
+
+V_FN gw_i32 sum_of_block(const span *s, int b) { return s->sum[b][0] + s->sum[b][1]; }
+
+/* dx * (float)(sum of all q) */
+V_FN float dxs_of_span(const span *s) {
+    gw_i32 sum = 0;
+    for (int b = 0; b < GW_ACT_SPAN; b++) {
+        sum += sum_of_block(s, b);
+    }
+    return s->dx * (float)sum;
 }

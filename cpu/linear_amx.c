@@ -2,9 +2,11 @@
  *
  * A tile product gives the exact integer sums of one block of 32 for 16 activation rows and 16
  * weight rows (two products, twice as wide: those of GW_ACT_SPAN blocks, a span); vectors add the
- * terms in the order of the contract. While tiles are in use the second 512-bit multiplier is not
- * to be had (docs/record, "AMX"), so most sums become floats by adding, not by converting, and tile
- * instructions run four sums ahead of the floats.
+ * terms in the order of the contract. Codes of formats with integer scales are multiplied by them
+ * while they are unpacked and are two digits then, so that their spans have two sums. While tiles
+ * are in use the second 512-bit multiplier is not to be had (docs/record, "AMX"), so most sums
+ * become floats by adding, not by converting, and tile instructions run four sums ahead of the
+ * floats.
  */
 #if defined(GODWIT_AMX)
 #define V_VNNI 1
@@ -27,19 +29,20 @@ enum {
     FEW = 32,   /* fewer activation rows are faster on vectors                             */
     CHUNK_BYTES = 1 << 20, /* of activations, in a second-level cache of 2 MB              */
     SUMS = GW_TILE * GW_STRIP_ROWS,
-    CODES = GW_ACT_BLOCK * GW_STRIP_ROWS
+    CODES = GW_ACT_BLOCK * GW_STRIP_ROWS,
+    DIGITS = 2 /* of codes times integer scales */
 };
 
-/* The kinds of linear_shape_body.h, and AFFINE with terms of GW_ACT_SPAN blocks. */
-enum { SPANNED = WIDE };
+/* What terms are made of: a block with a scale, with a minimum too; a span with both; a span with
+ * integer scales, with integer minimums of blocks or of their halves too. */
+enum { PLAIN, MINIMUM, SPANNED, SCALED, SCALED_MIN, SCALED_HALF_MIN };
+#define IS_SCALED(kind) ((kind) >= SCALED)
+#define IS_SPAN(kind) ((kind) >= SPANNED)
 
 /* What the terms of GW_TILE activation rows need besides sums; rows that are not there are zero. */
 typedef struct x_scales {
     float dx[GW_TILE];
-    union {
-        float dxs[GW_TILE];     /* dx * (float)(sum of all q), for formats with a minimum */
-        gw_i16 sum[GW_TILE][2]; /* of halves, for those with a minimum per half           */
-    } u;
+    float dxs[GW_TILE]; /* dx * (float)(sum of all q), for formats with a minimum */
 } x_scales;
 
 typedef struct x_tile { /* one block */
@@ -49,16 +52,19 @@ typedef struct x_tile { /* one block */
 
 typedef struct x_span { /* GW_ACT_SPAN blocks, in the room of as many tiles */
     x_scales scale;
+    gw_i16 sum[GW_ACT_SPAN][GW_TILE][2]; /* for integer minimums: of halves; or of a block and the
+                                          * next one at every other place */
     gw_i8 q[2][GW_TILE][2 * GW_ACT_BLOCK];
 } x_span;
 _Static_assert(sizeof(x_span) <= GW_ACT_SPAN * sizeof(x_tile), "a span has room");
 
 typedef struct scales {
-    float ws[GW_STRIP_ROWS], wm[GW_STRIP_ROWS];
-    gw_i32 mins[GW_STRIP_ROWS]; /* pairs of 16 bits */
+    float ws[GW_STRIP_ROWS], wm[GW_STRIP_ROWS]; /* of SCALED: d and -dmin        */
+    gw_i32 mins[GW_STRIP_ROWS];                 /* pairs of 16 bits, as x_span's */
 } scales;
 
-/* Blocks of one strip as the tiles want them. HALVED: two planes of codes for each block. */
+/* Blocks of one strip as the tiles want them. SCALED: of each span the upper digits of all codes,
+ * then the lower ones. */
 typedef struct panel {
     gw_i8 code[2 * PANEL][CODES];
     scales scale[PANEL];
@@ -72,64 +78,75 @@ typedef struct room {
 /* ---- unpacking ---------------------------------------------------------------------------------
  */
 
-/* Scales of the halves of a block as pairs of 16 bits. */
-V_FN v_pair scale_pair(v_float scale) {
-    v_int i = _mm512_cvtps_epi32(scale);
-    return v_pair_of(i, i);
-}
-
 V_FN v_word join_bytes(__m512i even, __m512i odd) {
     return v_or(v_and(even, v_words(0x00ff00ff)), v_and(odd, v_words((int)0xff00ff00u)));
 }
 
-/* Codes less their offset, times the scale of their half. HALVED: below 4097 in size, so 64 high +
- * low with both in a byte, and |high| 64 + |low| <= 4096 too; HALVED_MIN: below 46, one plane. */
-V_FN void scale_codes(shape f, v_word c, v_pair scale, gw_i8 *high, gw_i8 *low) {
-    const __m512i round = _mm512_set1_epi16(f.kind == HALVED ? 32 : 0);
-    const __m512i plus =
-        _mm512_sub_epi16(round, _mm512_mullo_epi16(scale, _mm512_set1_epi16((short)f.offset)));
+/* Codes less their offset, times the scale of their half: at most 4096 in size. That is 256 high +
+ * low, bytes with and without a sign. */
+V_FN void scale_codes(int offset, v_word c, v_pair scale, gw_i8 *high, gw_i8 *low) {
+    const __m512i plus = _mm512_mullo_epi16(scale, _mm512_set1_epi16((short)-offset));
     __m512i even = _mm512_mullo_epi16(v_and(c, v_words(0x00ff00ff)), scale);
     __m512i odd = _mm512_mullo_epi16(_mm512_srli_epi16(c, 8), scale);
     even = _mm512_add_epi16(even, plus);
     odd = _mm512_add_epi16(odd, plus);
-    if (f.kind == HALVED_MIN) {
-        _mm512_storeu_si512(high, join_bytes(even, _mm512_slli_epi16(odd, 8)));
-        return;
-    }
-    _mm512_storeu_si512(high, join_bytes(_mm512_srli_epi16(even, 6), _mm512_slli_epi16(odd, 2)));
-    v_word last = v_and(join_bytes(even, _mm512_slli_epi16(odd, 8)), v_bytes(63));
-    _mm512_storeu_si512(low, _mm512_sub_epi8(last, v_bytes(32)));
+    _mm512_storeu_si512(high, join_bytes(_mm512_srli_epi16(even, 8), odd));
+    _mm512_storeu_si512(low, join_bytes(even, _mm512_slli_epi16(odd, 8)));
 }
 
-V_FN void put_block(shape f, panel *p, size_t i, const v_block *u) {
-    gw_i8 *code = p->code[f.kind == HALVED ? 2 * i : i];
-    for (int j = 0; j < 8; j++, code += 64) {
-        if (f.kind == HALVED || f.kind == HALVED_MIN) {
-            v_pair scale = scale_pair(j < 4 ? u->scales.first : u->scales.second);
-            scale_codes(f, u->c[j], scale, code, code + CODES);
-        } else {
-            _mm512_storeu_si512(code, _mm512_sub_epi8(u->c[j], v_bytes(f.offset)));
-        }
+/* Block i of a panel, with integer scales. */
+V_FN void put_scaled_block(shape f, const int kind, panel *p, size_t i, const v_block *u) {
+    const size_t place = i % GW_ACT_SPAN, first = i - place;
+    gw_i8 *high = p->code[DIGITS * first + place], *low = high + GW_ACT_SPAN * CODES;
+    scales *scale = &p->scale[i];
+    for (int j = 0; j < 8; j++, high += 64, low += 64) {
+        v_int half = j < 4 ? u->scales.first : u->scales.second;
+        scale_codes(f.offset, u->c[j], v_pair_of(half, half), high, low);
     }
-    v_fstore(p->scale[i].ws, u->ws);
-    if (f.kind == AFFINE || f.kind == WIDE || f.kind == HALVED_MIN) {
-        v_fstore(p->scale[i].wm, u->wm);
-    }
-    if (f.kind == HALVED_MIN) {
-        _mm512_storeu_si512(p->scale[i].mins, u->mins);
+    v_fstore(scale->ws, u->d);
+    if (kind == SCALED_HALF_MIN) {
+        v_fstore(scale->wm, u->dmin);
+        _mm512_storeu_si512(scale->mins, u->mins);
+    } else if (kind == SCALED_MIN && place % 2 == 0) {
+        v_fstore(scale->wm, u->dmin);
+        _mm512_storeu_si512(scale->mins, u->min);
+    } else if (kind == SCALED_MIN) {
+        _mm512_storeu_si512(scale[-1].mins, v_pair_of(v_load(scale[-1].mins), u->min));
     }
 }
+
+V_FN void put_block(shape f, const int kind, panel *p, size_t i, const v_block *u) {
+    if (IS_SCALED(kind)) {
+        put_scaled_block(f, kind, p, i, u);
+        return;
+    }
+    for (int j = 0; j < 8; j++) {
+        _mm512_storeu_si512(p->code[i] + 64 * j, _mm512_sub_epi8(u->c[j], v_bytes(f.offset)));
+    }
+    v_fstore(p->scale[i].ws, u->ws);
+    if (kind != PLAIN) {
+        v_fstore(p->scale[i].wm, u->wm);
+    }
+}
+
+#define KIND(name)                                                                                 \
+    (GW_STRIP_SCALED_##name               ? f.kind == HALVED_MIN ? (int)SCALED_HALF_MIN            \
+                                            : f.kind == AFFINE   ? (int)SCALED_MIN                 \
+                                                                 : (int)SCALED                     \
+     : GW_STRIP_SPAN_##name > 1           ? (int)SPANNED                                           \
+     : f.kind == AFFINE || f.kind == WIDE ? (int)MINIMUM                                           \
+                                          : (int)PLAIN)
 
 typedef void fill_fn(panel *p, const unsigned char *strip, size_t first, size_t count);
 
 #define FILL(name, NAME, weights, bytes, head)                                                     \
     static void fill_##name(panel *p, const unsigned char *strip, size_t first, size_t count) {    \
-        const shape f = SHAPE(name);                                                              \
+        const shape f = SHAPE(name);                                                               \
         for (size_t i = 0; i < count; i++) {                                                       \
             const size_t b = first + i, subs = GW_STRIP_SUBS_##name;                               \
             v_block u;                                                                             \
             unpack_##name(&u, strip + (head) + b / subs * (bytes), strip, (int)(b % subs), 0);     \
-            put_block(f, p, i, &u);                                                                \
+            put_block(f, KIND(name), p, i, &u);                                                    \
         }                                                                                          \
     }
 GW_STRIP_FORMATS(FILL)
@@ -138,16 +155,26 @@ GW_STRIP_FORMATS(FILL)
  */
 
 /* Row i of a span. */
-V_FN void prepare_span(x_span *dst, size_t i, const gw_act8 *x) {
+V_FN void prepare_span(const int kind, x_span *dst, size_t i, const gw_act8 *x) {
     gw_i8 *first = dst->q[0][i], *second = dst->q[1][i];
     span s = {.q = {first, first + GW_ACT_BLOCK, second, second + GW_ACT_BLOCK}};
     take_span(&s, x);
     dst->scale.dx[i] = s.dx;
-    dst->scale.u.dxs[i] = s.dxs;
+    if (kind == SPANNED) {
+        dst->scale.dxs[i] = dxs_of_span(&s);
+    }
+    for (int b = 0; kind == SCALED_HALF_MIN && b < GW_ACT_SPAN; b++) {
+        dst->sum[b][i][0] = (gw_i16)s.sum[b][0];
+        dst->sum[b][i][1] = (gw_i16)s.sum[b][1];
+    }
+    for (int b = 0; kind == SCALED_MIN && b < GW_ACT_SPAN; b++) {
+        dst->sum[b - b % 2][i][b % 2] = (gw_i16)sum_of_block(&s, b);
+    }
 }
 
 /* Rows [from, end) of x into tiles [blocks] each; from is a multiple of GW_TILE. */
-V_FN void prepare_tiles(int kind, x_tile *dst, const gw_cpu_linear *job, size_t from, size_t end) {
+V_FN void prepare_tiles(const int kind, x_tile *dst, const gw_cpu_linear *job, size_t from,
+                        size_t end) {
     const size_t blocks = job->k / GW_ACT_BLOCK;
     for (; from < end; from += GW_TILE, dst += blocks) {
         if (end - from < GW_TILE) {
@@ -156,19 +183,15 @@ V_FN void prepare_tiles(int kind, x_tile *dst, const gw_cpu_linear *job, size_t 
         for (size_t i = 0; i < GW_TILE && from + i < end; i++) {
             const gw_act8 *x =
                 (const gw_act8 *)(const void *)((const char *)job->x + (from + i) * job->x_stride);
-            for (size_t b = 0; b < blocks; b += kind == SPANNED ? GW_ACT_SPAN : 1) {
+            for (size_t b = 0; b < blocks; b += IS_SPAN(kind) ? GW_ACT_SPAN : 1) {
                 x_scales *scale = &dst[b].scale;
-                if (kind == SPANNED) {
-                    prepare_span((x_span *)(void *)(dst + b), i, x + b);
+                if (IS_SPAN(kind)) {
+                    prepare_span(kind, (x_span *)(void *)(dst + b), i, x + b);
                     continue;
                 }
                 memcpy(dst[b].q[i], x[b].q, sizeof dst[b].q[i]);
                 scale->dx[i] = x[b].scale;
-                if (kind == HALVED_MIN) {
-                    memcpy(scale->u.sum[i], x[b].sum, sizeof scale->u.sum[i]);
-                } else {
-                    scale->u.dxs[i] = x[b].scale * (float)(x[b].sum[0] + x[b].sum[1]);
-                }
+                scale->dxs[i] = x[b].scale * (float)(x[b].sum[0] + x[b].sum[1]);
             }
         }
     }
@@ -178,9 +201,10 @@ V_FN void prepare_tiles(int kind, x_tile *dst, const gw_cpu_linear *job, size_t 
  */
 
 /* An integer below 2^22 in size, added to the bits of 1.5 * 2^23, makes that float plus the
- * integer; added to those of 1.5 * 2^29, plus 64 times it. All that follows is exact. */
+ * integer; added to those of 1.5 * 2^31, plus 256 times it. What follows is exact, but for the
+ * rounding of a span's sum of two digits in its last addition. */
 #define BITS_23 0x4b400000
-#define BITS_29 0x4e400000
+#define BITS_31 0x4f400000
 
 V_FN v_float add_bits(v_int s, int bits) {
     return _mm512_castsi512_ps(_mm512_add_epi32(s, v_words(bits)));
@@ -193,26 +217,40 @@ V_FN v_float to_float_by_adding(v_int s) {
  * convert one vector of four. */
 V_FN v_float sums_of_row(const int kind, const gw_i32 *sums, int i) {
     v_int s = v_load(sums + i * GW_STRIP_ROWS);
-    if (kind == HALVED) { /* 64 s + low */
-        v_float high = _mm512_sub_ps(add_bits(s, BITS_29), v_dup(0x1.8p+29f + 0x1.8p+23f));
+    if (IS_SCALED(kind)) { /* 256 s + low: below 2^18 and 128 * 255 * 127 < 2^22 */
+        v_float high = _mm512_sub_ps(add_bits(s, BITS_31), v_dup(0x1.8p+31f + 0x1.8p+23f));
         return v_add(high, add_bits(v_load(sums + SUMS + i * GW_STRIP_ROWS), BITS_23));
     }
-    return kind == SIGNED && i % 4 == 3 ? v_to_float(s) : to_float_by_adding(s);
+    return kind == PLAIN && i % 4 == 3 ? v_to_float(s) : to_float_by_adding(s);
+}
+
+/* The sum of minimums times activations, of row i. */
+V_FN v_int minimums_of_row(const int kind, const scales *w, const x_span *x, int i) {
+    v_int m = v_words(0);
+    V_UNROLL_ROWS
+    for (int b = 0; b < GW_ACT_SPAN; b += kind == SCALED_HALF_MIN ? 1 : 2) {
+        m = v_add_minimums(m, v_load(w[b].mins), x->sum[b][i]);
+    }
+    return m;
 }
 
 /* acc [16 activation rows] + their terms of one block or span (blocks.h), rows [from, end). */
 V_FN void add_terms(const int kind, v_float *acc, const gw_i32 *sums, const scales *w,
-                    const x_scales *x, const int from, const int end) {
+                    const x_tile *x, const int from, const int end) {
     const v_float ws = v_fload(w->ws);
     V_UNROLL_ROWS
     for (int i = from; i < end; i++) {
-        v_float dx = v_dup(x->dx[i]), s = sums_of_row(kind, sums, i);
-        acc[i] = v_fma(v_mul(ws, dx), s, acc[i]);
-        if (kind == HALVED_MIN) {
-            v_int m = _mm512_madd_epi16(v_load(w->mins), v_dup_word(x->u.sum[i]));
-            acc[i] = v_fma(v_mul(v_fload(w->wm), dx), to_float_by_adding(m), acc[i]);
-        } else if (kind == AFFINE || kind == SPANNED) {
-            acc[i] = v_fma(v_fload(w->wm), v_dup(x->u.dxs[i]), acc[i]);
+        v_float dx = v_dup(x->scale.dx[i]), s = sums_of_row(kind, sums, i);
+        if (kind == SCALED_MIN || kind == SCALED_HALF_MIN) {
+            v_int m = minimums_of_row(kind, w, (const x_span *)(const void *)x, i);
+            s = v_fma(ws, s, v_mul(v_fload(w->wm), to_float_by_adding(m)));
+            acc[i] = v_fma(dx, s, acc[i]);
+            continue;
+        }
+        acc[i] =
+            v_fma(kind == SCALED ? dx : v_mul(ws, dx), kind == SCALED ? v_mul(ws, s) : s, acc[i]);
+        if (kind == MINIMUM || kind == SPANNED) {
+            acc[i] = v_fma(v_fload(w->wm), v_dup(x->scale.dxs[i]), acc[i]);
         }
     }
 }
@@ -229,62 +267,63 @@ typedef struct place {
     TILE_LOAD(t, w, now->code[codes], 64);                                                         \
     TILE_ZERO(t, sum);                                                                             \
     TILE_DOT(t, sum, a, w);
-/* The same of span u. */
-#define HALF_OF_SPAN(u, half, sum, a, w)                                                           \
-    TILE_LOAD(t, a, ((const x_span *)(const void *)(now->x + GW_ACT_SPAN * (u)))->q[half], 64);    \
-    TILE_LOAD(t, w, now->code[GW_ACT_SPAN * (u) + 2 * (half)], 64);                                \
-    TILE_DOT(t, sum, a, w);
-#define SPAN_PRODUCT(u, sum)                                                                       \
+/* The same of span u: of digit `digit` of `digits`, of which only the first has a sign. */
+#define LOAD_SPAN(u)                                                                               \
+    TILE_LOAD(t, 4, ((const x_span *)(const void *)(now->x + GW_ACT_SPAN * (u)))->q[0], 64);       \
+    TILE_LOAD(t, 5, ((const x_span *)(const void *)(now->x + GW_ACT_SPAN * (u)))->q[1], 64);
+#define SPAN_PRODUCT(u, digit, digits, sum)                                                        \
     TILE_ZERO(t, sum);                                                                             \
-    HALF_OF_SPAN(u, 0, sum, 4, 6)                                                                  \
-    HALF_OF_SPAN(u, 1, sum, 5, 7)
+    if ((digit) == 0) {                                                                            \
+        LOAD_SPAN(u)                                                                               \
+    }                                                                                              \
+    TILE_LOAD(t, 6, now->code[GW_ACT_SPAN * ((digits) * (u) + (digit))], 64);                      \
+    TILE_LOAD(t, 7, now->code[GW_ACT_SPAN * ((digits) * (u) + (digit)) + 2], 64);                  \
+    if ((digit) == 0) {                                                                            \
+        TILE_DOT(t, sum, 4, 6);                                                                    \
+        TILE_DOT(t, sum, 5, 7);                                                                    \
+    } else {                                                                                       \
+        TILE_DOT_UNSIGNED(t, sum, 4, 6);                                                           \
+        TILE_DOT_UNSIGNED(t, sum, 5, 7);                                                           \
+    }
 #define STORE(to, sum) TILE_STORE(t, sum, (to) + (sum)*SUMS);
 #define TERMS(u, from, to)                                                                         \
-    add_terms(kind, acc, old + (kind == HALVED ? 2 : 1) * (u)*SUMS,                                \
-              before->scale + (kind == SPANNED ? GW_ACT_SPAN : 1) * (u),                           \
-              &before->x[(kind == SPANNED ? GW_ACT_SPAN : 1) * (u)].scale, from, to);
+    add_terms(kind, acc, old + (IS_SCALED(kind) ? DIGITS : 1) * (u)*SUMS,                          \
+              before->scale + (IS_SPAN(kind) ? GW_ACT_SPAN : 1) * (u),                             \
+              before->x + (IS_SPAN(kind) ? GW_ACT_SPAN : 1) * (u), from, to);
 /* One of the four products of a group: besides it, the product before the last is stored, and the
  * terms of as many sums of the group before are added. */
-#define STEP(codes, u, sum, a, w, to, ready, from, until)                                          \
-    if (!at_first || (codes) >= 2) {                                                               \
+#define STEP(n, sum, a, w, to, ready)                                                              \
+    if (!at_first || (n) >= 2) {                                                                   \
         STORE(to, ready)                                                                           \
     }                                                                                              \
-    if (kind == SPANNED) {                                                                         \
-        SPAN_PRODUCT(u, sum)                                                                       \
+    if (IS_SCALED(kind)) {                                                                         \
+        SPAN_PRODUCT((n) / DIGITS, (n) % DIGITS, DIGITS, sum)                                      \
+    } else if (kind == SPANNED) {                                                                  \
+        SPAN_PRODUCT(n, 0, 1, sum)                                                                 \
     } else {                                                                                       \
-        if (kind != HALVED || (codes) % 2 == 0) {                                                  \
-            LOAD_X(u, a)                                                                           \
-        }                                                                                          \
-        PRODUCT(codes, sum, a, w)                                                                  \
+        LOAD_X(n, a)                                                                               \
+        PRODUCT(n, sum, a, w)                                                                      \
     }                                                                                              \
-    if (!at_first) {                                                                               \
-        TERMS(u, from, until)                                                                      \
+    if (!at_first && IS_SCALED(kind)) {                                                            \
+        TERMS((n) / DIGITS, (n) % DIGITS * GW_TILE / DIGITS,                                       \
+              ((n) % DIGITS + 1) * GW_TILE / DIGITS)                                               \
+    } else if (!at_first) {                                                                        \
+        TERMS(n, 0, GW_TILE)                                                                       \
     }
 
-/* Products of the four blocks or spans (HALVED: two blocks, of two planes each) at `now`, between
+/* Products of the four blocks or spans (SCALED: two spans, of two digits each) at `now`, between
  * them the terms of those at `before`; at first there are none. */
 V_FN void run_group(const int kind, const int at_first, gw_tiles *t, const place *now,
-                    const place *before, gw_i32 *sums, gw_i32 *old, v_float *acc) {
-    enum { HALF = GW_TILE / 2, ALL = GW_TILE };
-    if (kind == HALVED) {
-        STEP(0, 0, 0, 4, 6, old, 2, 0, HALF)
-        STEP(1, 0, 1, 4, 7, old, 3, HALF, ALL)
-        STEP(2, 1, 2, 5, 6, sums, 0, 0, HALF)
-        STEP(3, 1, 3, 5, 7, sums, 1, HALF, ALL)
-    } else {
-        STEP(0, 0, 0, 4, 6, old, 2, 0, ALL)
-        STEP(1, 1, 1, 5, 7, old, 3, 0, ALL)
-        STEP(2, 2, 2, 4, 6, sums, 0, 0, ALL)
-        STEP(3, 3, 3, 5, 7, sums, 1, 0, ALL)
-    }
-}
+                    const place *before, gw_i32 *sums, gw_i32 *old,
+                    v_float *acc){STEP(0, 0, 4, 6, old, 2) STEP(1, 1, 5, 7, old, 3)
+                                      STEP(2, 2, 4, 6, sums, 0) STEP(3, 3, 5, 7, sums, 1)}
 
 V_FN void end_groups(const int kind, gw_tiles *t, const place *before, gw_i32 *old, v_float *acc) {
     STORE(old, 2)
     STORE(old, 3)
     TERMS(0, 0, GW_TILE)
     TERMS(1, 0, GW_TILE)
-    if (kind != HALVED) {
+    if (!IS_SCALED(kind)) {
         TERMS(2, 0, GW_TILE)
         TERMS(3, 0, GW_TILE)
     }
@@ -329,7 +368,7 @@ V_FN void multiply_rest(const int kind, const work *w, gw_tiles *t, size_t first
         at.x += first, at.code += first, at.scale += first;
         for (size_t b = first; b < w->blocks; b += step) {
             if (kind == SPANNED) {
-                SPAN_PRODUCT(0, 0)
+                SPAN_PRODUCT(0, 0, 1, 0)
             } else {
                 LOAD_X(0, 4)
                 PRODUCT(0, 0, 4, 6)
@@ -343,8 +382,8 @@ V_FN void multiply_rest(const int kind, const work *w, gw_tiles *t, size_t first
 }
 
 V_FN void multiply(const int kind, const work *w, gw_tiles *t) {
-    const size_t blocks = kind == HALVED ? 2 : kind == SPANNED ? 4 * GW_ACT_SPAN : 4;
-    const size_t codes = kind == SPANNED ? blocks : 4, groups = w->blocks / blocks;
+    const size_t blocks = IS_SCALED(kind) ? 2 * GW_ACT_SPAN : IS_SPAN(kind) ? 4 * GW_ACT_SPAN : 4;
+    const size_t codes = IS_SCALED(kind) ? DIGITS * blocks : blocks, groups = w->blocks / blocks;
     const size_t n = groups > 0 ? w->tiles * w->strips : 0;
     gw_i32 *sums = w->room->sums[0], *old = w->room->sums[1], *swap;
     place now, before;
@@ -371,22 +410,26 @@ V_FN void multiply(const int kind, const work *w, gw_tiles *t) {
         end_groups(kind, t, &before, old, acc);
         store_sums(w->acc + (n - 1) * SUMS, acc);
     }
-    if (kind != HALVED) { /* formats of halves have groups of 256 weights */
+    if (!IS_SCALED(kind)) { /* those formats have groups of 256 weights */
         multiply_rest(kind, w, t, groups * blocks);
     }
 }
 
 typedef void multiply_fn(const work *w, gw_tiles *t);
 
-static void multiply_plain(const work *w, gw_tiles *t) { multiply(SIGNED, w, t); }
-static void multiply_affine(const work *w, gw_tiles *t) { multiply(AFFINE, w, t); }
-static void multiply_halved(const work *w, gw_tiles *t) { multiply(HALVED, w, t); }
-static void multiply_halved_min(const work *w, gw_tiles *t) { multiply(HALVED_MIN, w, t); }
+static void multiply_plain(const work *w, gw_tiles *t) { multiply(PLAIN, w, t); }
+static void multiply_minimum(const work *w, gw_tiles *t) { multiply(MINIMUM, w, t); }
 static void multiply_spanned(const work *w, gw_tiles *t) { multiply(SPANNED, w, t); }
+static void multiply_scaled(const work *w, gw_tiles *t) { multiply(SCALED, w, t); }
+static void multiply_scaled_min(const work *w, gw_tiles *t) { multiply(SCALED_MIN, w, t); }
+static void multiply_scaled_half_min(const work *w, gw_tiles *t) {
+    multiply(SCALED_HALF_MIN, w, t);
+}
 
 static multiply_fn *const multiplies[] = {
-    [SIGNED] = multiply_plain,  [SHIFTED] = multiply_plain,         [AFFINE] = multiply_affine,
-    [HALVED] = multiply_halved, [HALVED_MIN] = multiply_halved_min, [SPANNED] = multiply_spanned};
+    [PLAIN] = multiply_plain,           [MINIMUM] = multiply_minimum,
+    [SPANNED] = multiply_spanned,       [SCALED] = multiply_scaled,
+    [SCALED_MIN] = multiply_scaled_min, [SCALED_HALF_MIN] = multiply_scaled_half_min};
 
 /* ---- a range of rows ---------------------------------------------------------------------------
  */
@@ -479,7 +522,7 @@ static void run_rows(const gw_cpu_linear *job, size_t first, size_t end, void *s
     x_tile *own =
         (x_tile *)(void *)((char *)scratch + sizeof(room) + tiles * PAIR * SUMS * sizeof(float));
     gw_tiles state;
-    TILES_BEGIN(&state, kind == SPANNED);
+    TILES_BEGIN(&state, IS_SPAN(kind));
     for (size_t from = 0; from < n; from += chunk) {
         const size_t rows = n - from < chunk ? n - from : chunk;
         const x_tile *x = own;
@@ -493,13 +536,10 @@ static void run_rows(const gw_cpu_linear *job, size_t first, size_t end, void *s
     TILES_END(&state);
 }
 
-#define KIND(name)                                                                                 \
-    (GW_STRIP_SPAN_##name > 1 ? (int)SPANNED : f.kind == WIDE ? (int)AFFINE : f.kind)
-
 #define KERNELS(name, NAME, weights, bytes, head)                                                  \
     void gw_linear_##name##_amx_prefill(const gw_cpu_linear *job, size_t first, size_t end,        \
                                         void *scratch) {                                           \
-        const shape f = SHAPE(name);                                                              \
+        const shape f = SHAPE(name);                                                               \
         if (job->n < FEW) {                                                                        \
             gw_linear_##name##_vnni_prefill(job, first, end, scratch);                             \
         } else {                                                                                   \
@@ -507,12 +547,12 @@ static void run_rows(const gw_cpu_linear *job, size_t first, size_t end, void *s
                      KIND(name));                                                                  \
         }                                                                                          \
     }                                                                                              \
-    void gw_linear_##name##_amx_prepare(const gw_cpu_linear *job, size_t first, size_t end,        \
-                                        void *dst) {                                               \
-        const shape f = SHAPE(name);                                                              \
+    void gw_linear_##name##_amx_prefill_prepare(const gw_cpu_linear *job, size_t first,            \
+                                                size_t end, void *dst) {                           \
+        const shape f = SHAPE(name);                                                               \
         const size_t tile = first / GW_TILE * (job->k / GW_ACT_BLOCK);                             \
         if (job->n < FEW) {                                                                        \
-            gw_linear_##name##_vnni_prepare(job, first, end, dst);                                 \
+            gw_linear_##name##_vnni_prefill_prepare(job, first, end, dst);                         \
         } else {                                                                                   \
             prepare_tiles(KIND(name), (x_tile *)dst + tile, job, first, end);                      \
         }                                                                                          \

@@ -3,7 +3,8 @@
  * Included once per level, after that level's vocabulary (simd_*.h) and with LEVEL defined. One
  * text for both orders: a pass takes one strip (16 rows) and up to GW_TILE activation rows, unpacks
  * every weight block once and adds its term for each of them; decode spreads blocks over 32 lanes,
- * prefill uses one. Integer sums are exact, so only the float steps of arith.h are in a fixed
+ * prefill uses one, and formats with integer scales have other terms there
+ * (linear_scaled_body.h). Integer sums are exact, so only the float steps of arith.h are in a fixed
  * order.
  */
 #include "core/tensor/blocks.h"
@@ -115,24 +116,45 @@ V_FN void add_rows(shape f, const v_block *u, const gw_xblock *x, size_t count, 
 #endif
 }
 
-/* The blocks of a span, `count` apart; the first has its scale and sum. */
-V_FN void prepare_span(gw_xblock *dst, const gw_act8 *x, size_t count) {
+/* The terms that activations are prepared for: of a block, of GW_ACT_SPAN blocks with one scale of
+ * the weights, of as many with integer scales. */
+enum { BLOCKS, SPANS, SCALED };
+
+/* The blocks of a span, `count` apart; the first has its scale and, of SPANS, the sum. Of SCALED
+ * each has what its sums start from, and sums for minimums stand where linear_scaled_body.h looks
+ * for them. */
+V_FN void prepare_span(shape f, const int terms, gw_xblock *dst, const gw_act8 *x, size_t count) {
     span s = {.q = {dst->q, dst[count].q, dst[2 * count].q, dst[3 * count].q}};
     take_span(&s, x);
     dst->dx = s.dx;
-    dst->u.dxs = s.dxs;
+    if (terms == SPANS) {
+        dst->u.dxs = dxs_of_span(&s);
+        return;
+    }
+    for (int b = 0; b < GW_ACT_SPAN; b++) {
+        gw_xblock *d = dst + (size_t)b * count;
+        if (f.kind == AFFINE) { /* of two blocks in the first one */
+            dst[(size_t)(b - b % 2) * count].sum[b % 2] = (gw_i16)sum_of_block(&s, b);
+        } else {
+            int halves = f.kind == HALVED || f.kind == HALVED_MIN;
+            d->u.start = -f.offset * (halves ? s.sum[b][0] : sum_of_block(&s, b));
+            d->start1 = -f.offset * s.sum[b][1];
+            d->sum[0] = (gw_i16)s.sum[b][0];
+            d->sum[1] = (gw_i16)s.sum[b][1];
+        }
+    }
 }
 
-/* Activation rows [from, from + count) as blocks [k / 32][count]; terms of `spans` blocks. */
-V_FN void prepare(shape f, size_t spans, gw_xblock *dst, const gw_cpu_linear *job, size_t from,
+/* Activation rows [from, from + count) as blocks [k / 32][count]. */
+V_FN void prepare(shape f, const int terms, gw_xblock *dst, const gw_cpu_linear *job, size_t from,
                   size_t count) {
     const size_t blocks = job->k / GW_ACT_BLOCK;
     for (size_t i = 0; i < count; i++) {
         const gw_act8 *x =
             (const gw_act8 *)(const void *)((const char *)job->x + (from + i) * job->x_stride);
-        for (size_t b = 0; b < blocks; b += spans) {
-            if (spans > 1) {
-                prepare_span(dst + b * count + i, x + b, count);
+        for (size_t b = 0; b < blocks; b += terms == BLOCKS ? 1 : GW_ACT_SPAN) {
+            if (terms != BLOCKS) {
+                prepare_span(f, terms, dst + b * count + i, x + b, count);
                 continue;
             }
             gw_xblock *d = dst + b * count + i;
@@ -155,10 +177,10 @@ V_FN void prepare(shape f, size_t spans, gw_xblock *dst, const gw_cpu_linear *jo
 }
 
 /* Rows [from, end) in tiles of GW_TILE; only the last tile of all rows may be shorter. */
-V_FN void prepare_tiles(shape f, size_t spans, gw_xblock *dst, const gw_cpu_linear *job,
+V_FN void prepare_tiles(shape f, const int terms, gw_xblock *dst, const gw_cpu_linear *job,
                         size_t from, size_t end) {
     for (size_t t = from; t < end; t += GW_TILE) {
-        prepare(f, spans, dst + (t - from) * (job->k / GW_ACT_BLOCK), job, t,
+        prepare(f, terms, dst + (t - from) * (job->k / GW_ACT_BLOCK), job, t,
                 end - t < GW_TILE ? end - t : GW_TILE);
     }
 }
@@ -260,7 +282,7 @@ typedef void pass_fn(const unsigned char *strip, size_t first, size_t end, const
                             const gw_xblock *x, size_t count, float *restrict acc, size_t last,    \
                             stream from) {                                                         \
         SIZES(name);                                                                               \
-        const shape f = SHAPE(name);                                                              \
+        const shape f = SHAPE(name);                                                               \
         x += first * count;                                                                        \
         for (size_t b = first; b < end; b += SPAN, x += SPAN * count) {                            \
             const int sub = (int)(b % SUBS);                                                       \
@@ -284,6 +306,7 @@ typedef void pass_fn(const unsigned char *strip, size_t first, size_t end, const
 #define PASSES(name, NAME, weights, bytes, head) PASS_SOME(name)
 GW_STRIP_FORMATS(PASSES)
 
+#include "cpu/linear_scaled_body.h"
 #include "cpu/linear_two_body.h"
 #include "cpu/linear_one_body.h"
 #include "cpu/linear_pair_body.h"
@@ -302,8 +325,8 @@ typedef struct form {
     pass_fn *pass; /* several activation rows */
     one_fn *one;
     places_fn *places; /* or NULL */
-    size_t lanes; /* that have terms */
-    int in_order; /* one_F reads a strip from its first byte to its last */
+    size_t lanes;      /* that have terms */
+    int in_order;      /* one_F reads a strip from its first byte to its last */
 } form;
 
 /* y of strip i from its lanes, acc [lanes][n][16]; joined: lane 0 has the sum of all. */
@@ -407,18 +430,20 @@ static void prefill_chunk(const gw_cpu_linear *job, size_t first, size_t end, si
     }
 }
 
+#define DECODE_TERMS(name) (GW_STRIP_SPAN_##name > 1 ? SPANS : BLOCKS)
+#define PREFILL_TERMS(name) (GW_STRIP_SCALED_##name ? SCALED : DECODE_TERMS(name))
 #define JOIN_NAMES_(a, b, c) gw_linear_##a##_##b##_##c
 #define JOIN_NAMES(a, b, c) JOIN_NAMES_(a, b, c)
 
 #define KERNELS(name, NAME, weights, bytes, head)                                                  \
     void JOIN_NAMES(name, LEVEL, decode)(const gw_cpu_linear *job, size_t first, size_t end,       \
                                          void *scratch) {                                          \
-        const shape f = SHAPE(name);                                                              \
+        const shape f = SHAPE(name);                                                               \
         float *acc = scratch;                                                                      \
         const gw_xblock *x = job->prepared;                                                        \
         if (x == NULL) {                                                                           \
             gw_xblock *own = (gw_xblock *)(acc + GW_LANES * GW_TILE * GW_STRIP_ROWS);              \
-            prepare(f, GW_STRIP_SPAN_##name, own, job, 0, (size_t)job->n);                         \
+            prepare(f, DECODE_TERMS(name), own, job, 0, (size_t)job->n);                           \
             x = own;                                                                               \
         }                                                                                          \
         decode_rows(job, first, end, acc, x,                                                       \
@@ -428,7 +453,7 @@ static void prefill_chunk(const gw_cpu_linear *job, size_t first, size_t end, si
     }                                                                                              \
     void JOIN_NAMES(name, LEVEL, prefill)(const gw_cpu_linear *job, size_t first, size_t end,      \
                                           void *scratch) {                                         \
-        const shape f = SHAPE(name);                                                              \
+        const shape f = SHAPE(name);                                                               \
         const size_t n = (size_t)job->n, chunk = gw_linear_chunk(job->k);                          \
         const size_t blocks = job->k / GW_ACT_BLOCK;                                               \
         float *acc = scratch;                                                                      \
@@ -439,16 +464,26 @@ static void prefill_chunk(const gw_cpu_linear *job, size_t first, size_t end, si
             if (job->prepared != NULL) {                                                           \
                 x = (const gw_xblock *)job->prepared + from * blocks;                              \
             } else {                                                                               \
-                prepare_tiles(f, GW_STRIP_SPAN_##name, own, job, from, from + rows);               \
+                prepare_tiles(f, PREFILL_TERMS(name), own, job, from, from + rows);                \
             }                                                                                      \
             prefill_chunk(job, first, end, from, rows, acc, x,                                     \
-                          gw_strip_bytes(GW_FMT_##NAME, job->k), pass_##name, PAIR_OF(name));      \
+                          gw_strip_bytes(GW_FMT_##NAME, job->k), prompt_##name, PAIR_OF(name));    \
         }                                                                                          \
     }                                                                                              \
-    void JOIN_NAMES(name, LEVEL, prepare)(const gw_cpu_linear *job, size_t first, size_t end,      \
-                                          void *dst) {                                             \
-        const shape f = SHAPE(name);                                                              \
-        prepare_tiles(f, GW_STRIP_SPAN_##name, (gw_xblock *)dst + first * (job->k / GW_ACT_BLOCK), \
+    void JOIN_NAMES(name, LEVEL, decode_prepare)(const gw_cpu_linear *job, size_t first,           \
+                                                 size_t end, void *dst) {                          \
+        const shape f = SHAPE(name);                                                               \
+        prepare_tiles(f, DECODE_TERMS(name), (gw_xblock *)dst + first * (job->k / GW_ACT_BLOCK),   \
+                      job, first, end);                                                            \
+    }                                                                                              \
+    void JOIN_NAMES(name, LEVEL, prefill_prepare)(const gw_cpu_linear *job, size_t first,          \
+                                                  size_t end, void *dst) {                         \
+        const shape f = SHAPE(name);                                                               \
+        if (!GW_STRIP_SCALED_##name) {                                                             \
+            JOIN_NAMES(name, LEVEL, decode_prepare)(job, first, end, dst);                         \
+            return;                                                                                \
+        }                                                                                          \
+        prepare_tiles(f, PREFILL_TERMS(name), (gw_xblock *)dst + first * (job->k / GW_ACT_BLOCK),  \
                       job, first, end);                                                            \
     }
 GW_STRIP_FORMATS(KERNELS)

@@ -21,45 +21,38 @@ enum {
 typedef void pair_fn(const unsigned char *strip, size_t bytes, size_t blocks, const gw_xblock *x,
                      size_t n, float *acc);
 
-/* Sums of each strip; t: of the second half of a block, where halves have scales. */
+/* Sums of each strip. */
 typedef struct v_pair_sums {
-    v_int s[2][PAIR_STEP], t[2][PAIR_STEP];
+    v_int s[2][PAIR_STEP];
 } v_pair_sums;
 
 /* a [16] += the term of a strip and a row. */
-V_FN void add_pair_term(shape f, const v_block *u, const gw_xblock *x, v_int s, v_int t, float *a) {
-    const int halved = f.kind == HALVED || f.kind == HALVED_MIN;
+V_FN void add_pair_term(shape f, const v_block *u, const gw_xblock *x, v_int s, float *a) {
     v_acts few;
     v_spread(&few, x);
-    v_float sum = halved ? v_scale_halves(&u->scales, s, t) : v_to_float(s);
-    v_fstore(a, add_sum(f, u, &few, sum, v_fload(a)));
+    v_fstore(a, add_sum(f, u, &few, v_to_float(s), v_fload(a)));
 }
 
 /* Sums of n <= PAIR_STEP activation rows x; u: a block of each strip. With `adds`, a [n][2][16] +=
- * the terms of the rows `before`, whose sums are done, unless they have halves: those are too many
- * for the registers. */
+ * the terms of the rows `before`, whose sums are done. */
 V_FN void sum_pair(shape f, const v_block *u, const gw_xblock *x, const int n, v_pair_sums *to,
                    const gw_xblock *before, const v_pair_sums *done, float *a, const int adds) {
-    const int halved = f.kind == HALVED || f.kind == HALVED_MIN;
     V_UNROLL_ALL
     for (int g = 0; g < n; g++) {
         to->s[0][g] = v_words(f.kind == AFFINE ? 0 : f.kind == WIDE ? x[g].start1 : x[g].u.start);
         to->s[1][g] = to->s[0][g];
-        to->t[0][g] = to->t[1][g] = v_words(halved ? x[g].start1 : 0);
     }
     V_UNROLL_ALL
     for (int i = 0; i < 8; i++) {
-        const int word = halved ? i % 2 * 4 + i / 2 : i; /* halves in turn */
-        v_int(*sum)[PAIR_STEP] = halved && word >= 4 ? to->t : to->s;
-        const v_word first = v_load_again(&u[0].c[word]), second = v_load_again(&u[1].c[word]);
+        const v_word first = v_load_again(&u[0].c[i]), second = v_load_again(&u[1].c[i]);
         V_UNROLL_ALL
         for (int g = 0; g < n; g++) {
-            const v_word q = v_dup_word(x[g].q + 4 * word);
-            sum[0][g] = v_dot(sum[0][g], first, q);
-            sum[1][g] = v_dot(sum[1][g], second, q);
+            const v_word q = v_dup_word(x[g].q + 4 * i);
+            to->s[0][g] = v_dot(to->s[0][g], first, q);
+            to->s[1][g] = v_dot(to->s[1][g], second, q);
         }
         if (adds && i < 2 * n) {
-            add_pair_term(f, u + i % 2, before + i / 2, done->s[i % 2][i / 2], v_words(0),
+            add_pair_term(f, u + i % 2, before + i / 2, done->s[i % 2][i / 2],
                           a + i * GW_STRIP_ROWS);
         }
     }
@@ -69,7 +62,7 @@ V_FN void add_pair_terms(shape f, const v_block *u, const gw_xblock *x, const in
                          const v_pair_sums *done, float *a) {
     V_UNROLL_ALL
     for (int i = 0; i < 2 * n; i++, a += GW_STRIP_ROWS) {
-        add_pair_term(f, u + i % 2, x + i / 2, done->s[i % 2][i / 2], done->t[i % 2][i / 2], a);
+        add_pair_term(f, u + i % 2, x + i / 2, done->s[i % 2][i / 2], a);
     }
 }
 
@@ -80,95 +73,10 @@ V_FN void add_few_pairs(shape f, const v_block *u, const gw_xblock *x, float *a,
     add_pair_terms(f, u, x, n, &sums, a);
 }
 
-/* Of blocks whose halves have scales: sums of the second half, and those of the first one times
- * their scale. Integers below 2^24, so that any order of them is exact. */
-typedef struct v_half_sums {
-    v_int t[2][PAIR_STEP];
-    v_float scaled[2][PAIR_STEP];
-} v_half_sums;
-
-V_FN void add_half_term(shape f, const v_block *u, const gw_xblock *x, v_float scaled, v_int t,
-                        float *a) {
-    v_acts few;
-    v_spread(&few, x);
-    v_float sum = v_fma(u->scales.second, v_to_float(t), scaled);
-    v_fstore(a, add_sum(f, u, &few, sum, v_fload(a)));
-}
-
-/* sum_pair for them, of PAIR_STEP rows: the terms of the rows before are added between the products
- * of the first half, and its sums are scaled between those of the second. */
-V_FN void sum_half_pair(shape f, const v_block *u, const gw_xblock *x, v_half_sums *to,
-                        const gw_xblock *before, const v_half_sums *done, float *a,
-                        const int adds) {
-    v_int s[2][PAIR_STEP];
-    V_UNROLL_ALL
-    for (int g = 0; g < PAIR_STEP; g++) {
-        s[0][g] = s[1][g] = v_words(x[g].u.start);
-    }
-    V_UNROLL_ALL
-    for (int i = 0; i < 4; i++) {
-        const v_word first = v_load_again(&u[0].c[i]), second = v_load_again(&u[1].c[i]);
-        V_UNROLL_ALL
-        for (int g = 0; g < PAIR_STEP; g++) {
-            const v_word q = v_dup_word(x[g].q + 4 * i);
-            s[0][g] = v_dot(s[0][g], first, q);
-            s[1][g] = v_dot(s[1][g], second, q);
-        }
-        if (adds) {
-            V_UNROLL_ALL
-            for (int p = 0; p < 2; p++) {
-                add_half_term(f, u + p, before + i, done->scaled[p][i], done->t[p][i],
-                              a + (2 * i + p) * GW_STRIP_ROWS);
-            }
-        }
-    }
-    V_UNROLL_ALL
-    for (int g = 0; g < PAIR_STEP; g++) {
-        to->t[0][g] = to->t[1][g] = v_words(x[g].start1);
-    }
-    V_UNROLL_ALL
-    for (int i = 0; i < 4; i++) {
-        const v_word first = v_load_again(&u[0].c[i + 4]), second = v_load_again(&u[1].c[i + 4]);
-        V_UNROLL_ALL
-        for (int g = 0; g < PAIR_STEP; g++) {
-            const v_word q = v_dup_word(x[g].q + 4 * i + 16);
-            to->t[0][g] = v_dot(to->t[0][g], first, q);
-            to->t[1][g] = v_dot(to->t[1][g], second, q);
-        }
-        V_UNROLL_ALL
-        for (int p = 0; p < 2; p++) {
-            to->scaled[p][i] = v_mul(u[p].scales.first, v_to_float(s[p][i]));
-        }
-    }
-}
-
-V_FN void add_many_half_pairs(shape f, const v_block *u, const gw_xblock *x, size_t apart, size_t n,
-                              float *a) {
-    v_half_sums sums, done;
-    const gw_xblock *before = x;
-    sum_half_pair(f, u, x, &done, NULL, NULL, NULL, 0);
-    V_ROLLED
-    for (size_t g = PAIR_STEP; g < n; g += PAIR_STEP, a += 2 * PAIR_STEP * GW_STRIP_ROWS) {
-        const gw_xblock *at = x + g / GW_TILE * apart + g % GW_TILE;
-        sum_half_pair(f, u, at, &sums, before, &done, a, 1);
-        done = sums;
-        before = at;
-    }
-    V_UNROLL_ALL
-    for (int i = 0; i < 2 * PAIR_STEP; i++, a += GW_STRIP_ROWS) {
-        add_half_term(f, u + i % 2, before + i / 2, done.scaled[i % 2][i / 2], done.t[i % 2][i / 2],
-                      a);
-    }
-}
-
 /* a [n][2][16] += the terms of n activation rows, a multiple of PAIR_STEP, of which GW_TILE lie
  * side by side and the next ones `apart` blocks from those. */
 V_FN void add_many_pairs(shape f, const v_block *u, const gw_xblock *x, size_t apart, size_t n,
                          float *a) {
-    if (f.kind == HALVED || f.kind == HALVED_MIN) {
-        add_many_half_pairs(f, u, x, apart, n, a);
-        return;
-    }
     v_pair_sums sums, done;
     const gw_xblock *before = x;
     sum_pair(f, u, x, PAIR_STEP, &done, NULL, NULL, NULL, 0);
@@ -199,8 +107,6 @@ V_FN void add_many_pairs(shape f, const v_block *u, const gw_xblock *x, size_t a
     }
 ADD_PAIRS(SIGNED)
 ADD_PAIRS(AFFINE)
-ADD_PAIRS(HALVED)
-ADD_PAIRS(HALVED_MIN)
 ADD_PAIRS(WIDE)
 #undef ADD_PAIRS
 
@@ -209,12 +115,6 @@ V_FN void add_pairs(shape f, const v_block *u, const gw_xblock *x, size_t apart,
     switch (f.kind) {
     case AFFINE:
         add_pairs_AFFINE(u, x, apart, n, a);
-        break;
-    case HALVED:
-        add_pairs_HALVED(u, x, apart, n, a);
-        break;
-    case HALVED_MIN:
-        add_pairs_HALVED_MIN(u, x, apart, n, a);
         break;
     case WIDE:
         add_pairs_WIDE(u, x, apart, n, a);
@@ -225,15 +125,142 @@ V_FN void add_pairs(shape f, const v_block *u, const gw_xblock *x, size_t apart,
     }
 }
 
+/* ---- formats with integer scales (linear_scaled_body.h) ---- */
+
+/* GW_ACT_SPAN blocks of a strip. */
+typedef struct v_scaled_span {
+    v_word c[GW_ACT_SPAN][8];
+    v_scales scales[GW_ACT_SPAN];
+    v_minimums min;
+    v_float d, dmin;
+} v_scaled_span;
+
+/* S of n <= PAIR_STEP activation rows of blocks x, x + step, ..; u: a span of each strip. */
+V_FN void sum_scaled_pair(shape f, const v_scaled_span *u, const gw_xblock *x, size_t step,
+                          const int n, v_pair_sums *to) {
+    V_UNROLL_ALL
+    for (int g = 0; g < n; g++) {
+        to->s[0][g] = to->s[1][g] = v_words(0);
+    }
+    V_ROLLED
+    for (int j = 0; j < GW_ACT_SPAN; j++, x += step) {
+        v_int s[2][PAIR_STEP], t[2][PAIR_STEP]; /* t: of second halves */
+        V_UNROLL_ALL
+        for (int g = 0; g < n; g++) {
+            s[0][g] = s[1][g] = v_words(has_minimums(f) ? 0 : x[g].u.start);
+            t[0][g] = t[1][g] = v_words(has_minimums(f) ? 0 : x[g].start1);
+        }
+        V_UNROLL_ALL
+        for (int i = 0; i < 8; i++) {
+            const int word = has_halves(f) ? i % 2 * 4 + i / 2 : i; /* halves in turn */
+            v_int(*sum)[PAIR_STEP] = has_halves(f) && word >= 4 ? t : s;
+            const v_word first = v_load_again(&u[0].c[j][word]);
+            const v_word second = v_load_again(&u[1].c[j][word]);
+            V_UNROLL_ALL
+            for (int g = 0; g < n; g++) {
+                const v_word q = v_dup_word(x[g].q + 4 * word);
+                sum[0][g] = v_dot(sum[0][g], first, q);
+                sum[1][g] = v_dot(sum[1][g], second, q);
+            }
+        }
+        V_UNROLL_ALL
+        for (int i = 0; i < 2 * n; i++) {
+            const v_scales *scale = &u[i % 2].scales[j];
+            v_int *sum = &to->s[i % 2][i / 2];
+            *sum = v_add_product(*sum, scale->first, s[i % 2][i / 2]);
+            *sum = has_halves(f) ? v_add_product(*sum, scale->second, t[i % 2][i / 2]) : *sum;
+        }
+    }
+}
+
+/* a [n][2][16] += the terms of n activation rows, PAIR_STEP or fewer. */
+V_FN void add_few_scaled_pairs(shape f, const v_scaled_span *u, const gw_xblock *x, size_t step,
+                               float *a, const int n) {
+    v_pair_sums sums;
+    sum_scaled_pair(f, u, x, step, n, &sums);
+    V_UNROLL_ALL
+    for (int i = 0; i < 2 * n; i++, a += GW_STRIP_ROWS) {
+        const v_scaled_span *own = u + i % 2;
+        v_fstore(a, add_scaled_term(f, own->d, own->dmin, own->min.of, x + i / 2, step,
+                                    sums.s[i % 2][i / 2], v_fload(a)));
+    }
+}
+
+/* a [n][2][16] += the terms of n <= GW_TILE activation rows that lie side by side: once per kind of
+ * term and not per format. */
+#define ADD_SCALED_PAIRS(KIND)                                                                     \
+    static __attribute__((noinline)) void add_scaled_pairs_##KIND(                                 \
+        const v_scaled_span *u, const gw_xblock *x, size_t n, float *a) {                          \
+        const shape f = {KIND, 0, 0};                                                              \
+        size_t g = 0;                                                                              \
+        V_ROLLED                                                                                   \
+        for (; g + PAIR_STEP <= n; g += PAIR_STEP) {                                               \
+            add_few_scaled_pairs(f, u, x + g, n, a + 2 * g * GW_STRIP_ROWS, PAIR_STEP);            \
+        }                                                                                          \
+        V_ROLLED                                                                                   \
+        for (; g < n; g++) {                                                                       \
+            add_few_scaled_pairs(f, u, x + g, n, a + 2 * g * GW_STRIP_ROWS, 1);                    \
+        }                                                                                          \
+    }
+ADD_SCALED_PAIRS(SIGNED)
+ADD_SCALED_PAIRS(AFFINE)
+ADD_SCALED_PAIRS(HALVED)
+ADD_SCALED_PAIRS(HALVED_MIN)
+#undef ADD_SCALED_PAIRS
+
+V_FN void add_scaled_pairs(shape f, const v_scaled_span *u, const gw_xblock *x, size_t n,
+                           float *a) {
+    switch (f.kind) {
+    case AFFINE:
+        add_scaled_pairs_AFFINE(u, x, n, a);
+        break;
+    case HALVED:
+        add_scaled_pairs_HALVED(u, x, n, a);
+        break;
+    case HALVED_MIN:
+        add_scaled_pairs_HALVED_MIN(u, x, n, a);
+        break;
+    default:
+        add_scaled_pairs_SIGNED(u, x, n, a);
+        break;
+    }
+}
+
+/* ---- all formats ---- */
+
 #define PAIR_PASS(name, NAME, weights, bytes_of_group, head)                                       \
+    V_FN void scaled_span_##name(v_scaled_span *to, const unsigned char *group, int sub) {         \
+        const shape f = SHAPE(name);                                                               \
+        v_block u, before;                                                                         \
+        V_UNROLL                                                                                   \
+        for (int j = 0; j < GW_ACT_SPAN; j++, before = u) {                                        \
+            unpack_##name(&u, group, group, sub + j, 0);                                           \
+            memcpy(to->c[j], u.c, sizeof u.c);                                                     \
+            to->scales[j] = u.scales;                                                              \
+            keep_minimums(f, &to->min, &u, &before, j);                                            \
+        }                                                                                          \
+        to->d = u.d;                                                                               \
+        to->dmin = u.dmin;                                                                         \
+    }                                                                                              \
     static void pair_##name(const unsigned char *strip, size_t bytes, size_t blocks,               \
                             const gw_xblock *x, size_t n, float *acc) {                            \
         SIZES(name);                                                                               \
         const shape f = SHAPE(name);                                                               \
         const size_t whole = n / GW_TILE * GW_TILE, rest = n - whole;                              \
-        for (size_t b = 0; b < blocks; b++) {                                                      \
+        for (size_t b = 0; b < blocks; b += GW_STRIP_SCALED_##name ? GW_ACT_SPAN : 1) {            \
             const int sub = (int)(b % SUBS);                                                       \
             const unsigned char *group = strip + HEAD + b / SUBS * GROUP;                          \
+            if (GW_STRIP_SCALED_##name) {                                                          \
+                v_scaled_span u[2];                                                                \
+                scaled_span_##name(&u[0], group, sub);                                             \
+                scaled_span_##name(&u[1], group + bytes, sub);                                     \
+                for (size_t t = 0; t < n; t += GW_TILE) {                                          \
+                    const size_t rows = n - t < GW_TILE ? rest : GW_TILE;                          \
+                    add_scaled_pairs(f, u, x + t * blocks + b * rows, rows,                        \
+                                     acc + 2 * t * GW_STRIP_ROWS);                                 \
+                }                                                                                  \
+                continue;                                                                          \
+            }                                                                                      \
             v_block u[2];                                                                          \
             unpack_##name(&u[0], group, strip, sub, 0);                                            \
             unpack_##name(&u[1], group + bytes, strip + bytes, sub, 0);                            \

@@ -10,8 +10,10 @@
                                              void *scratch);                                       \
     void gw_linear_##name##_##level##_prefill(const gw_cpu_linear *job, size_t first, size_t end,  \
                                               void *scratch);                                      \
-    void gw_linear_##name##_##level##_prepare(const gw_cpu_linear *job, size_t first, size_t end,  \
-                                              void *dst);
+    void gw_linear_##name##_##level##_decode_prepare(const gw_cpu_linear *job, size_t first,       \
+                                                     size_t end, void *dst);                       \
+    void gw_linear_##name##_##level##_prefill_prepare(const gw_cpu_linear *job, size_t first,      \
+                                                      size_t end, void *dst);
 #define GW_LINEAR_DECLARE_ALL(name, NAME, weights, bytes, head)                                    \
     GW_LINEAR_DECLARE(name, avx2)                                                                  \
     GW_LINEAR_DECLARE(name, avx512)                                                                \
@@ -22,13 +24,13 @@ GW_STRIP_FORMATS(GW_LINEAR_DECLARE_ALL)
 
 /* An activation block as the inner loops want it: everything a term needs besides the weights. */
 typedef struct gw_xblock {
-    float dx;
+    float dx; /* of terms of several blocks in the first one */
     union {
         gw_i32 start; /* -offset * sum of q: all 32, or the first 16 where scales are per 16 */
         float dxs;    /* dx * (float)(sum of all q), for formats with a minimum              */
     } u;
     gw_i32 start1; /* -offset * sum of the second 16; of all 32 beside dxs                   */
-    gw_i16 sum[2];
+    gw_i16 sum[2]; /* of halves; of prompts of Q4_K and Q5_K that of a block and of the next */
     gw_i8 q[GW_ACT_BLOCK];
 } gw_xblock;
 

@@ -7,8 +7,10 @@
 typedef struct v_block {
     v_word c[8];
     v_float ws, wm;  /* scale and minimum of the block; of halves: d and -dmin */
-    v_scales scales; /* formats with a scale per 16 weights                    */
-    v_pair mins;     /* Q2_K                                                   */
+    v_float d, dmin; /* formats with integer scales: d and -dmin               */
+    v_scales scales; /* the integer scales of the halves                       */
+    v_pair mins;     /* Q2_K: their minimums                                   */
+    v_int min;       /* Q4_K, Q5_K: that of the block                          */
 } v_block;
 
 #define VECTOR(base, i) ((base) + 64 * (size_t)(i) + 4 * (size_t)h) /* of 32-bit words */
@@ -21,8 +23,10 @@ typedef struct v_block {
     LEVEL_AT(levels, plus, i), LEVEL_AT(levels, plus, (i) + 1), LEVEL_AT(levels, plus, (i) + 2),   \
         LEVEL_AT(levels, plus, (i) + 3)
 #define ALL_LEVELS(levels, plus)                                                                   \
-    {FOUR_LEVELS(levels, plus, 0), FOUR_LEVELS(levels, plus, 4), FOUR_LEVELS(levels, plus, 8),     \
-     FOUR_LEVELS(levels, plus, 12)}
+    {                                                                                              \
+        FOUR_LEVELS(levels, plus, 0), FOUR_LEVELS(levels, plus, 4), FOUR_LEVELS(levels, plus, 8),  \
+            FOUR_LEVELS(levels, plus, 12)                                                          \
+    }
 static const signed char iq4_levels[16] = ALL_LEVELS(GW_LEVELS_IQ4, 0);
 static const signed char e2m1_levels[16] = ALL_LEVELS(GW_LEVELS_E2M1, 0);
 
@@ -125,8 +129,8 @@ V_FN void unpack_q2_k(v_block *u, const unsigned char *group, const unsigned cha
     u->scales = v_half_scales(first, second, 0);
     u->mins =
         v_pair_of(v_and(v_right(pair, 4), v_words(15)), v_and(v_right(pair, 12), v_words(15)));
-    u->ws = v_load_f16(HALVES(group, 0));
-    u->wm = v_neg(v_load_f16(HALVES(group, 1)));
+    u->d = u->ws = v_load_f16(HALVES(group, 0));
+    u->dmin = u->wm = v_neg(v_load_f16(HALVES(group, 1)));
 }
 
 /* Six-bit scale number i of Q3_K, 0 .. 15, less 32. */
@@ -147,7 +151,7 @@ V_FN void unpack_q3_k(v_block *u, const unsigned char *group, const unsigned cha
         u->c[i] = v_or(u->c[i], v_and(high, v_bytes(4)));
     }
     u->scales = v_half_scales(q3_k_scale(group, 2 * sub, h), q3_k_scale(group, 2 * sub + 1, h), 4);
-    u->ws = v_load_f16(HALVES(group + 1728, 0));
+    u->d = u->ws = v_load_f16(HALVES(group + 1728, 0));
 }
 
 /* Scale and minimum of Q4_K and Q5_K (gw_six_bit_scale), times d and -dmin. */
@@ -165,8 +169,12 @@ V_FN void take_six_bits(v_block *u, const unsigned char *group, int sub, int h) 
         m = v_or(v_and(v_right(low, byte + 4), v_words(15)),
                  v_left(v_and(v_right(b, byte + 6), v_words(3)), 4));
     }
-    u->ws = v_mul(v_load_f16(HALVES(group, 0)), v_to_float(sc));
-    u->wm = v_neg(v_mul(v_load_f16(HALVES(group, 1)), v_to_float(m)));
+    u->d = v_load_f16(HALVES(group, 0));
+    u->dmin = v_neg(v_load_f16(HALVES(group, 1)));
+    u->scales = v_half_scales(sc, sc, 0);
+    u->min = m;
+    u->ws = v_mul(u->d, v_to_float(sc));
+    u->wm = v_mul(u->dmin, v_to_float(m));
 }
 
 V_FN void unpack_q4_k(v_block *u, const unsigned char *group, const unsigned char *head, int sub,
@@ -202,7 +210,7 @@ V_FN void unpack_q6_k(v_block *u, const unsigned char *group, const unsigned cha
     v_word scales = v_load(VECTOR(group, sub / 2));
     u->scales = v_half_scales(v_signed_byte(scales, sub % 2 * 2),
                               v_signed_byte(scales, sub % 2 * 2 + 1), 32);
-    u->ws = v_load_f16(HALVES(group + 3328, 0));
+    u->d = u->ws = v_load_f16(HALVES(group + 3328, 0));
 }
 
 V_FN void unpack_iq4_nl(v_block *u, const unsigned char *group, const unsigned char *head, int sub,
@@ -219,7 +227,9 @@ V_FN void unpack_iq4_xs(v_block *u, const unsigned char *group, const unsigned c
     v_word low = v_and(v_right(v_load(VECTOR(group + 64, 0)), sub * 4), v_words(15));
     v_word high = v_and(v_right(v_load_u16(HALVES(group, 1)), sub * 2), v_words(3));
     v_int ls = v_sub(v_or(low, v_left(high, 4)), v_words(32));
-    u->ws = v_mul(v_load_f16(HALVES(group, 0)), v_to_float(ls));
+    u->d = v_load_f16(HALVES(group, 0));
+    u->scales = v_half_scales(ls, ls, 0);
+    u->ws = v_mul(u->d, v_to_float(ls));
 }
 
 V_FN void unpack_mxfp4(v_block *u, const unsigned char *group, const unsigned char *head, int sub,
@@ -320,9 +330,11 @@ V_FN void take_planes(v_word *c, const unsigned char *low, const int low_bits,
         if (sub_bytes) {                                                                           \
             v_word pair = v_load_u16(HALVES(scales, sub));                                         \
             v_int first = v_signed_byte(pair, 0);                                                  \
+            u->d = u->ws;                                                                          \
             if ((term) == GW_TERM_HALVES) {                                                        \
                 u->scales = v_half_scales(first, v_signed_byte(pair, 1), GW_HALVED_LEVELS);        \
             } else {                                                                               \
+                u->scales = v_half_scales(first, first, 0);                                        \
                 u->ws = v_mul(u->ws, v_to_float(first));                                           \
             }                                                                                      \
         }                                                                                          \

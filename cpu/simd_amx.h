@@ -3,7 +3,7 @@
  * Eight tiles in one of two shapes: 0 .. 3 hold sums, 16 x 16 words; 4 and 5 the codes of 16
  * activation rows, 32 or 64 bytes each; 6 and 7 those of 16 weight rows, 8 or 16 x 16 words of 4
  * codes. TILE_DOT adds to sum [i][j] the 32 or 64 products of activation row i and weight row j; it
- * takes as long for either. Assembler, not
+ * takes as long for either; TILE_DOT_UNSIGNED's weights have no sign. Assembler, not
  * intrinsics: gcc 12's tell the compiler too little of the memory they touch. Under GODWIT_SIMDE
  * the tiles are plain C, so that any x86 can check the bits.
  */
@@ -31,13 +31,13 @@ static inline void gw_tile_load(gw_tiles *t, int tile, const void *from, size_t 
 static inline void gw_tile_store(const gw_tiles *t, int tile, void *to) {
     memcpy(to, t->at[tile], sizeof t->at[tile]);
 }
-static inline void gw_tile_dot(gw_tiles *t, int sums, int x, int w) {
+static inline void gw_tile_dot(gw_tiles *t, int sums, int x, int w, int mask) {
     for (size_t i = 0; i < 256; i++) {
         const gw_i8 *q = t->at[x] + i / 16 * 64, *code = t->at[w] + i % 16 * 4;
         gw_i32 sum;
         memcpy(&sum, t->at[sums] + i * 4, sizeof sum);
         for (size_t j = 0; j < t->columns; j++) {
-            sum += (gw_i32)q[j] * (gw_i32)code[j / 4 * 64 + j % 4];
+            sum += (gw_i32)q[j] * ((gw_i32)code[j / 4 * 64 + j % 4] & mask);
         }
         memcpy(t->at[sums] + i * 4, &sum, sizeof sum);
     }
@@ -47,7 +47,8 @@ static inline void gw_tile_dot(gw_tiles *t, int sums, int x, int w) {
 #define TILE_LOAD(t, n, from, stride) gw_tile_load(t, n, from, stride)
 #define TILE_STORE(t, n, to) gw_tile_store(t, n, to)
 #define TILE_ZERO(t, n) memset((t)->at[n], 0, sizeof(t)->at[n])
-#define TILE_DOT(t, sums, x, w) gw_tile_dot(t, sums, x, w)
+#define TILE_DOT(t, sums, x, w) gw_tile_dot(t, sums, x, w, -1)
+#define TILE_DOT_UNSIGNED(t, sums, x, w) gw_tile_dot(t, sums, x, w, 255)
 
 #else
 
@@ -80,6 +81,8 @@ static const gw_tile_shape gw_tile_shapes[2] = {{.palette = 1,
     __asm__ volatile("tilestored %%tmm" #n ", (%0,%1,1)" ::"r"(to), "r"((size_t)64) : "memory")
 #define TILE_ZERO(t, n) __asm__ volatile("tilezero %%tmm" #n ::)
 #define TILE_DOT(t, sums, x, w) __asm__ volatile("tdpbssd %%tmm" #w ", %%tmm" #x ", %%tmm" #sums ::)
+#define TILE_DOT_UNSIGNED(t, sums, x, w)                                                           \
+    __asm__ volatile("tdpbsud %%tmm" #w ", %%tmm" #x ", %%tmm" #sums ::)
 
 static inline void gw_tiles_configure(const gw_tile_shape *all) {
     __asm__ volatile("ldtilecfg %0" ::"m"(*all) : "memory");

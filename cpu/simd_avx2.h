@@ -2,7 +2,9 @@
  *
  * v_word: a 32-bit word of every row (4 codes, or scales); v_int, v_float: a number of every row.
  * v_dot_*: exact sums of code * q over words c[0 .. n-1] and as many words of q; |q| <= 127.
- * v_half_scales, v_halves: sums with an integer scale per 16 weights, exact as float (< 2^24).
+ * v_half_scales, v_halves: sums with an integer scale per 16 weights, exact as float (< 2^24);
+ * v_add_halves, v_add_unsigned, v_add_signed: sum + dot products times integer scales, in integers;
+ * v_add_minimums: sum + pairs of minimums times pairs of sums of q.
  * Every vocabulary has the same names; linear_body.h is written in them.
  */
 #ifndef GW_CPU_SIMD_AVX2_H
@@ -139,6 +141,9 @@ V_FN v_pair v_pair_of(v_int a, v_int b) {
 V_FN v_float v_pair_dot(v_pair a, const v_acts *x) {
     return _mm256_cvtepi32_ps(_mm256_madd_epi16(a, x->sums));
 }
+V_FN v_int v_add_minimums(v_int sum, v_pair a, const gw_i16 *sums) {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, v_dup_word(sums)));
+}
 
 typedef struct v_scales {
     __m256i first, second, offset; /* pairs of the scale; -offset * (first, second) */
@@ -153,10 +158,10 @@ V_FN v_scales v_half_scales(v_int first, v_int second, int offset) {
 }
 
 /* The scales take the place of the ones that add 16-bit pairs. */
-V_FN v_float v_halves(const v_scales *s, const v_word *c, const v_acts *x, int pairs, int offset) {
-    __m256i sum = _mm256_setzero_si256();
+V_FN v_int v_add_halves(v_int sum, const v_scales *s, const v_word *c, const v_acts *x, int pairs,
+                        int offset) {
     if (offset != 0) {
-        sum = _mm256_madd_epi16(s->offset, x->sums);
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(s->offset, x->sums));
     }
     for (int i = 0; i < 8; i += pairs) {
         __m256i t = _mm256_maddubs_epi16(c[i], x->q[i]);
@@ -165,7 +170,23 @@ V_FN v_float v_halves(const v_scales *s, const v_word *c, const v_acts *x, int p
         }
         sum = _mm256_add_epi32(sum, _mm256_madd_epi16(t, i < 4 ? s->first : s->second));
     }
-    return _mm256_cvtepi32_ps(sum);
+    return sum;
+}
+V_FN v_float v_halves(const v_scales *s, const v_word *c, const v_acts *x, int pairs, int offset) {
+    return v_to_float(v_add_halves(v_words(0), s, c, x, pairs, offset));
+}
+
+/* The same with one scale for both halves: unsigned codes, signed ones. */
+V_FN v_int v_add_unsigned(v_int sum, const v_scales *s, const v_word *c, const v_acts *x,
+                          int pairs) {
+    return v_add_halves(sum, s, c, x, pairs, 0);
+}
+V_FN v_int v_add_signed(v_int sum, const v_scales *s, const v_word *c, const v_acts *x) {
+    for (int i = 0; i < 8; i++) {
+        __m256i t = _mm256_maddubs_epi16(_mm256_abs_epi8(c[i]), _mm256_sign_epi8(x->q[i], c[i]));
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(t, s->first));
+    }
+    return sum;
 }
 
 #endif

@@ -119,6 +119,13 @@ V_FN v_pair v_pair_of(v_int a, v_int b) {
 V_FN v_float v_pair_dot(v_pair a, const v_acts *x) {
     return v_to_float(_mm512_madd_epi16(a, x->sums));
 }
+V_FN v_int v_add_minimums(v_int sum, v_pair a, const gw_i16 *sums) {
+#if V_VNNI
+    return _mm512_dpwssd_epi32(sum, a, v_dup_word(sums));
+#else
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(a, v_dup_word(sums)));
+#endif
+}
 
 #if V_VNNI
 #define V_GROUP 8 /* activation rows whose dot products are interleaved: 5 cycles of latency */
@@ -183,18 +190,22 @@ V_FN v_int v_dot_signed(v_int start, const v_word *c, const v_word *q, int n) {
 }
 
 typedef struct v_scales {
-    v_float first, second;
+    v_int first, second;
 } v_scales;
+
+V_FN v_scales v_half_scales(v_int first, v_int second, int offset) {
+    v_scales s = {first, second};
+    (void)offset;
+    return s;
+}
 
 /* Products of integers below 2^24 are exact in float, and so is their sum. */
 V_FN v_float v_scale_halves(const v_scales *s, v_int a, v_int b) {
-    return v_fma(s->first, v_to_float(a), v_mul(s->second, v_to_float(b)));
+    return v_fma(v_to_float(s->first), v_to_float(a), v_mul(v_to_float(s->second), v_to_float(b)));
 }
 
-V_FN v_scales v_half_scales(v_int first, v_int second, int offset) {
-    v_scales s = {v_to_float(first), v_to_float(second)};
-    (void)offset;
-    return s;
+V_FN v_int v_add_product(v_int sum, v_int scale, v_int a) {
+    return _mm512_add_epi32(sum, _mm512_mullo_epi32(scale, a));
 }
 
 V_FN v_float v_halves(const v_scales *s, const v_word *c, const v_acts *x, int pairs, int offset) {
@@ -221,13 +232,16 @@ V_FN v_int v_dot_unsigned(v_int sum, const v_word *c, const v_word *q, int n, in
 }
 
 /* |c| * (sign of c) q: 2 * 128 * 127 fits 16 bits, and -128 is its own absolute value. */
+V_FN __m512i v_signed_pairs(v_word c, v_word q) {
+    q = _mm512_mask_sub_epi8(q, _mm512_movepi8_mask(c), _mm512_setzero_si512(), q);
+    return _mm512_maddubs_epi16(_mm512_abs_epi8(c), q);
+}
+
 V_FN v_int v_dot_signed(v_int start, const v_word *c, const v_word *q, int n) {
     __m512i sum = _mm512_setzero_si512();
     (void)start;
     for (int i = 0; i < n; i++) {
-        __m512i x = q[i];
-        x = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(c[i]), _mm512_setzero_si512(), x);
-        x = _mm512_maddubs_epi16(_mm512_abs_epi8(c[i]), x);
+        __m512i x = v_signed_pairs(c[i], q[i]);
         sum = _mm512_add_epi32(sum, _mm512_madd_epi16(x, _mm512_set1_epi16(1)));
     }
     return sum;
@@ -246,10 +260,10 @@ V_FN v_scales v_half_scales(v_int first, v_int second, int offset) {
 }
 
 /* The scales take the place of the ones that add 16-bit pairs. */
-V_FN v_float v_halves(const v_scales *s, const v_word *c, const v_acts *x, int pairs, int offset) {
-    __m512i sum = _mm512_setzero_si512();
+V_FN v_int v_add_halves(v_int sum, const v_scales *s, const v_word *c, const v_acts *x, int pairs,
+                        int offset) {
     if (offset != 0) {
-        sum = _mm512_madd_epi16(s->offset, x->sums);
+        sum = _mm512_add_epi32(sum, _mm512_madd_epi16(s->offset, x->sums));
     }
     for (int i = 0; i < 8; i += pairs) {
         __m512i t = _mm512_maddubs_epi16(c[i], x->q[i]);
@@ -258,7 +272,22 @@ V_FN v_float v_halves(const v_scales *s, const v_word *c, const v_acts *x, int p
         }
         sum = _mm512_add_epi32(sum, _mm512_madd_epi16(t, i < 4 ? s->first : s->second));
     }
-    return v_to_float(sum);
+    return sum;
+}
+V_FN v_float v_halves(const v_scales *s, const v_word *c, const v_acts *x, int pairs, int offset) {
+    return v_to_float(v_add_halves(v_words(0), s, c, x, pairs, offset));
+}
+
+/* The same with one scale for both halves: unsigned codes, signed ones. */
+V_FN v_int v_add_unsigned(v_int sum, const v_scales *s, const v_word *c, const v_acts *x,
+                          int pairs) {
+    return v_add_halves(sum, s, c, x, pairs, 0);
+}
+V_FN v_int v_add_signed(v_int sum, const v_scales *s, const v_word *c, const v_acts *x) {
+    for (int i = 0; i < 8; i++) {
+        sum = _mm512_add_epi32(sum, _mm512_madd_epi16(v_signed_pairs(c[i], x->q[i]), s->first));
+    }
+    return sum;
 }
 
 #endif

@@ -126,17 +126,33 @@ V_FN v_pair v_pair_of(v_int a, v_int b) {
 V_FN v_float v_pair_dot(v_pair p, const v_acts *x) {
     return vcvtq_f32_s32(vmlaq_s32(vmulq_s32(p.a, x->sum0), p.b, x->sum1));
 }
+V_FN v_int v_add_minimums(v_int sum, v_pair p, const gw_i16 *sums) {
+    int32x4_t s = vmlaq_n_s32(v_i(sum), p.a, sums[0]);
+    return v_w(vmlaq_n_s32(s, p.b, sums[1]));
+}
 
 typedef v_pair v_scales;
 V_FN v_scales v_half_scales(v_int first, v_int second, int offset) {
     (void)offset;
     return v_pair_of(first, second);
 }
-V_FN v_float v_halves(const v_scales *s, const v_word *c, const v_acts *x, int pairs, int offset) {
+V_FN v_int v_add_halves(v_int sum, const v_scales *s, const v_word *c, const v_acts *x, int pairs,
+                        int offset) {
     (void)offset;
     v_int a = v_dot_unsigned(x->start, c, x->q, 4, pairs);
     v_int b = v_dot_unsigned(x->start1, c + 4, x->q + 1, 4, pairs);
-    return vcvtq_f32_s32(vmlaq_s32(vmulq_s32(s->a, v_i(a)), s->b, v_i(b)));
+    return v_w(vmlaq_s32(vmlaq_s32(v_i(sum), s->a, v_i(a)), s->b, v_i(b)));
+}
+V_FN v_float v_halves(const v_scales *s, const v_word *c, const v_acts *x, int pairs, int offset) {
+    return v_to_float(v_add_halves(v_words(0), s, c, x, pairs, offset));
+}
+V_FN v_int v_add_signed(v_int sum, const v_scales *s, const v_word *c, const v_acts *x) {
+    return v_w(vmlaq_s32(v_i(sum), s->a, v_i(v_dot_signed(v_words(0), c, x->q, 8))));
+}
+V_FN v_int v_add_unsigned(v_int sum, const v_scales *s, const v_word *c, const v_acts *x,
+                          int pairs) {
+    (void)pairs;
+    return v_add_signed(sum, s, c, x);
 }
 
 #endif

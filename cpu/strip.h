@@ -48,7 +48,8 @@ enum { GW_HALVED_LEVELS = 64 };
 /* Blocks of a term: gw_format.span as a constant. */
 #define GW_STRIP_SPAN(fmt)                                                                         \
     ((fmt) == GW_FMT_INT4_G128 || (fmt) == GW_FMT_INT4_G256 ? GW_ACT_SPAN : 1)
-/* The same in the order of prompts: gw_format.prompt_span. */
+/* The same in the order of prompts: gw_format.prompt_span. Formats whose two spans differ have
+ * integer scales: GW_STRIP_SCALED_F. */
 #define GW_STRIP_PROMPT_SPAN(fmt)                                                                  \
     (GW_STRIP_SPAN(fmt) > 1 || (fmt) == GW_FMT_Q2_K || (fmt) == GW_FMT_Q3_K ||                     \
              (fmt) == GW_FMT_Q4_K || (fmt) == GW_FMT_Q5_K || (fmt) == GW_FMT_Q6_K ||               \
@@ -61,7 +62,8 @@ enum { GW_HALVED_LEVELS = 64 };
 #define GW_STRIP_ENUM(name, NAME, weights, bytes, head)                                            \
     GW_STRIP_SUBS_##name = (weights) / 32, GW_STRIP_GROUP_##name = (bytes),                        \
     GW_STRIP_HEAD_##name = (head), GW_STRIP_FMT_##name = GW_FMT_##NAME,                            \
-    GW_STRIP_SPAN_##name = GW_STRIP_SPAN(GW_FMT_##NAME),
+    GW_STRIP_SPAN_##name = GW_STRIP_SPAN(GW_FMT_##NAME),                                           \
+    GW_STRIP_SCALED_##name = GW_STRIP_PROMPT_SPAN(GW_FMT_##NAME) > GW_STRIP_SPAN(GW_FMT_##NAME),
 enum { GW_STRIP_FORMATS(GW_STRIP_ENUM) GW_STRIP_ENUM_END };
 #undef GW_STRIP_ENUM
 
