@@ -214,8 +214,8 @@ static inline void add_block(const wblock *o, uint4 q0, uint4 q1, uint sums, int
     *s = TIMES(o->s0, dot_half(o->c, q0, -TAKEN_OFF * sum0), *s);
     *s = TIMES(o->s1, dot_half(o->c + 4, q1, -TAKEN_OFF * sum1), *s);
 #else
-    const int half = dot_half(o->c, q0, -TAKEN_OFF * (sum0 + sum1));
-    *s = TIMES(o->s0, dot_half(o->c + 4, q1, half), *s);
+    const int of_first = dot_half(o->c, q0, -TAKEN_OFF * (sum0 + sum1));
+    *s = TIMES(o->s0, dot_half(o->c + 4, q1, of_first), *s);
 #endif
 #if KIND == KIND_Q2
     *m = TIMES(o->m0, sum0, TIMES(o->m1, sum1, *m));

@@ -273,7 +273,8 @@ static inline int16 dot_words(const strip_block *o, int16 times, const uint *eve
 /* Of the block of x, its halves' sums of codes times those numbers. */
 static inline int16 times_sums(int16 first, int16 second, __global const gw_act8 *x) {
 #ifdef MULTIPLY_ADD
-    return as_int16(vpmaddwd(int16_pair(first, second), (uint16)((__global const uint *)x)[1]));
+    const uint both = ((__global const uint *)x)[1];
+    return as_int16(vpmaddwd(int16_pair(first, second), (uint16)both));
 #else
     return first * (int)x->sum[0] + second * (int)x->sum[1];
 #endif
