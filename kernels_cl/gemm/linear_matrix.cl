@@ -480,9 +480,13 @@ static inline void load_scales(int (*o)[PER_BLOCK], __local const uchar *stage, 
     }
 }
 
-/* s += the products of a strip and 8 tokens, times the strip's scales. */
+/* s += the products of a strip and 8 tokens, times the strip's scales; of two bits and four of scale
+ * the operands are multiplied already (add_stage). */
 static inline void add_products(int *s, const uint *a, const uint *x, int (*scales)[PER_BLOCK],
                                 __local uint *scratch, int id) {
+#if KIND == KIND_Q2
+    multiply_on(s, a, x, scratch, id);
+#else
     int p[4 * PER_BLOCK];
 #if HALVES
     multiply_16(p, a, x, 0, scratch, id);
@@ -494,6 +498,7 @@ static inline void add_products(int *s, const uint *a, const uint *x, int (*scal
     for (int k = 0; k < 4 * PER_BLOCK; k++) {
         s[k % 4] += scales[k % 4 / 2][k / 4] * p[k];
     }
+#endif
 }
 
 #if MINIMUMS
@@ -524,6 +529,12 @@ static inline void add_stage(float (*acc)[NT][4], __local const uchar *stage, in
         int scales[2 * MT][PER_BLOCK];
         load_weights(a, stage, row, b, scratch, id);
         load_scales(scales, stage, row, b, id);
+#if KIND == KIND_Q2 /* bytes of at most 3 * 15 */
+        UNROLL
+        for (int i = 0; i < 4 * MT; i++) {
+            a[i / 4][i % 4] *= (uint)scales[i / 4 * 2 + i % 2][i % 4 / 2];
+        }
+#endif
         UNROLL
         for (int j = 0; j < NT; j += 2) {
             load_matrices(x, stage, at + j * 8 * X_ROW, scratch, id);
