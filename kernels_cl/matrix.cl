@@ -117,8 +117,8 @@ static inline void multiply_plain(int *d, const uint *a, const uint *b, int k,
 }
 #endif
 
-/* Sums that begin at `first`. a: rows l / 4 and l / 4 + 8, weights l % 4 * 4 .. + 3; then the same 16
- * further. b: column l / 4, likewise. */
+/* Sums that begin at `first`. a: rows l / 4 and l / 4 + 8, weights l % 4 * 4 .. + 3; then the same
+ * 16 further. b: column l / 4, likewise. */
 static inline void multiply_32(int *d, const uint *a, const uint *b, int first,
                                __local uint *scratch, int id) {
 #ifdef GW_NV

@@ -44,8 +44,8 @@
  *   affine             ws, wm      dx, dx * (sum[0] + sum[1]), or of all of a span
  *   integer scales     d           dx
  *   minimums too       d, -dmin    dx
- * Of formats with integer scales, a stage also has those, each block's together, as integers; and the
- * minimums of a row and the sums of a token that these are multiplied with, as floats. */
+ * Of formats with integer scales, a stage also has those, each block's together, as integers, and
+ * the minimums of a row and the sums of a token that these are multiplied with, as floats. */
 #ifdef SCALED
 #define ROW_N (MINIMUMS ? 2 : 1)
 #define TOKEN_N 1
@@ -480,8 +480,8 @@ static inline void load_scales(int (*o)[PER_BLOCK], __local const uchar *stage, 
     }
 }
 
-/* s += the products of a strip and 8 tokens, times the strip's scales; of two bits and four of scale
- * the operands are multiplied already (add_stage). */
+/* s += the products of a strip and 8 tokens, times the strip's scales; those of Q2_K are in the
+ * operands already (add_stage). */
 static inline void add_products(int *s, const uint *a, const uint *x, int (*scales)[PER_BLOCK],
                                 __local uint *scratch, int id) {
 #if KIND == KIND_Q2

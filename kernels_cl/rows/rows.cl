@@ -41,7 +41,7 @@ KERNEL_OF_ANY_SIZE quantize(STEP, IN(in), IN(columns), OUT(out), const int width
     }
 }
 
-/* act8 [n, width] -> as gw_act8_span leaves them; but of a span the first block alone has the scale,
+/* act8 [n, width] -> as gw_act8_span leaves them; but the first block alone of a span has the scale,
  * the others that times the sum of all its codes. Items: spans. */
 KERNEL_OF_ANY_SIZE align_spans(STEP, IN(in), OUT(out), const int width) {
     const int row = GROUP_ID(1), spans = width / (GW_ACT_SPAN * GW_ACT_BLOCK);
