@@ -159,7 +159,9 @@ typedef struct scales {
     uint head[SHARES(ROWS * TERMS)];
     uint2 token[SHARES(TOKENS * TERMS)]; /* scale; sums, or of a span the second block's scale */
 #ifdef SCALED
-    uint2 sub[SHARES(ROWS)];   /* of four blocks */
+    uint2 sub[SHARES(ROWS)]; /* of four blocks */
+#endif
+#if MINIMUMS
     uint4 sums[SHARES(TOKENS)]; /* likewise */
 #endif
 } scales;
@@ -197,7 +199,7 @@ static inline void fetch_scales(scales *s, PLANE_ARGS, int row0, int rows, __glo
     for (int i = 0; i < SHARES(TOKENS * TERMS); i++) {
         const int at = id + i * GROUP, b = from + at % TERMS * TERM_BLOCKS;
         s->token[i] = (uint2)(0u);
-#ifdef SCALED
+#if MINIMUMS
         s->sums[i] = (uint4)(0u);
 #endif
         if (b < blocks && at < TOKENS * TERMS) {
