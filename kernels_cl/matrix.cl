@@ -84,15 +84,14 @@ static inline uint piece_at(int row, int piece, int pieces) {
     return (uint)((row * pieces + (piece ^ turn)) * 16);
 }
 
-/* Sums begin at the bits of this number, so that they are floats after one subtraction. */
+/* Sums that begin at the bits of this number are floats after one subtraction. */
 #define MAGIC 12582912.0f /* 1.5 * 2^23 */
 #define MAGIC_BITS 0x4b400000
 
 #ifndef GW_NV
-/* d[16, 8] = a[16, k] b[k, 8] of int8 by a team, or with `add` added to what d has. Lane l has row
- * l / 4 + 8 (i / 2), column l % 4 * 2 + i % 2 of d in register i; four neighbours along k per
- * register of a and b. */
-static inline void multiply_plain(int *d, const uint *a, const uint *b, int k, int add,
+/* d[16, 8] += a[16, k] b[k, 8] of int8 by a team. Lane l has row l / 4 + 8 (i / 2), column
+ * l % 4 * 2 + i % 2 of d in register i; four neighbours along k per register of a and b. */
+static inline void multiply_plain(int *d, const uint *a, const uint *b, int k,
                                   __local uint *scratch, int id) {
     const int lane = id % TEAM;
     __local uint *own = scratch + id * MATRIX_WORDS, *team = own - lane * MATRIX_WORDS;
@@ -105,7 +104,7 @@ static inline void multiply_plain(int *d, const uint *a, const uint *b, int k, i
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int i = 0; i < 4; i++) {
         const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-        int sum = add ? d[i] : MAGIC_BITS;
+        int sum = d[i];
         for (int at = 0; at < k; at += 4) {
             const int part = at / 16, quarter = at % 16 / 4;
             char4 u = as_char4(team[(row % 8 * 4 + quarter) * MATRIX_WORDS + row / 8 + 2 * part]);
@@ -118,17 +117,18 @@ static inline void multiply_plain(int *d, const uint *a, const uint *b, int k, i
 }
 #endif
 
-/* a: rows l / 4 and l / 4 + 8, weights l % 4 * 4 .. + 3; then the same 16 further. b: column l / 4,
- * likewise. */
-static inline void multiply_32(int *d, const uint *a, const uint *b, __local uint *scratch,
-                               int id) {
+/* Sums that begin at `first`. a: rows l / 4 and l / 4 + 8, weights l % 4 * 4 .. + 3; then the same
+ * 16 further. b: column l / 4, likewise. */
+static inline void multiply_32(int *d, const uint *a, const uint *b, int first,
+                               __local uint *scratch, int id) {
 #ifdef GW_NV
     __asm__("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
             "{%8, %9}, {%10, %10, %10, %10};"
             : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(MAGIC_BITS));
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(first));
 #else
-    multiply_plain(d, a, b, 32, 0, scratch, id);
+    d[0] = d[1] = d[2] = d[3] = first;
+    multiply_plain(d, a, b, 32, scratch, id);
 #endif
 }
 
@@ -141,20 +141,21 @@ static inline void multiply_on(int *d, const uint *a, const uint *b, __local uin
             : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
-    multiply_plain(d, a, b, 32, 1, scratch, id);
+    multiply_plain(d, a, b, 32, scratch, id);
 #endif
 }
 
 /* multiply_32 of 16 weights. */
-static inline void multiply_16(int *d, const uint *a, const uint *b, __local uint *scratch,
-                               int id) {
+static inline void multiply_16(int *d, const uint *a, const uint *b, int first,
+                               __local uint *scratch, int id) {
 #ifdef GW_NV
     __asm__("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
             "{%7, %7, %7, %7};"
             : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-            : "r"(a[0]), "r"(a[1]), "r"(b[0]), "r"(MAGIC_BITS));
+            : "r"(a[0]), "r"(a[1]), "r"(b[0]), "r"(first));
 #else
-    multiply_plain(d, a, b, 16, 0, scratch, id);
+    d[0] = d[1] = d[2] = d[3] = first;
+    multiply_plain(d, a, b, 16, scratch, id);
 #endif
 }
 

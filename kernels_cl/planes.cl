@@ -2,7 +2,7 @@
  *
  * The format is described by LOW_BITS, HIGH_BITS, OFFSET, LEVELS, KIND, HEAD_BYTES, HEAD_BLOCKS,
  * SUB_BYTES and, of 8-bit codes, TOGETHER. Codes stay without a sign: the term takes OFFSET times
- * the activations' sums off.
+ * the activations' sums off. SCALED: a product of a prompt whose weights have integer scales.
  */
 #ifdef TILE /* units of N rows that wait in local memory */
 #define EACH (TILE / N)
@@ -15,9 +15,11 @@
 #define KIND_HALVES 3
 #define KIND_Q2 4
 #define KIND_SPAN 5 /* affine, and GW_ACT_SPAN blocks make a term */
-#if KIND == KIND_SPAN
-#define SPANS
+#if KIND == KIND_SPAN || defined(SCALED)
+#define SPANS /* x is as align_spans leaves it (rows.cl), but for decode_team.cl */
 #endif
+#define HALVES (KIND == KIND_HALVES || KIND == KIND_Q2) /* have integer scales of their own */
+#define MINIMUMS (SUB_BYTES && (KIND == KIND_AFFINE || KIND == KIND_Q2))
 /* The scale of HEAD_BYTES 4 is a float, and alone. */
 #define HEAD_FLOAT (HEAD_BYTES == 4 && (KIND == KIND_SIGNED || KIND == KIND_HALVES))
 
@@ -166,6 +168,9 @@ static inline wblock unpack(const wraw *raw) {
 #elif KIND == KIND_Q2
     o.s0 = (int)(sub & 15u), o.m0 = (int)(sub >> 4 & 15u);
     o.s1 = (int)(sub >> 8 & 15u), o.m1 = (int)(sub >> 12);
+#elif defined(SCALED)
+    o.s0 = o.s1 = (char)(sub & 255u);
+    o.m0 = o.m1 = (int)(sub >> 8);
 #elif KIND == KIND_AFFINE
     o.ws = o.ws * (float)(sub & 255u);
     o.wm = -(o.wm * (float)(sub >> 8));
@@ -193,10 +198,49 @@ static inline int dot_half(const uint *c, uint4 q, int sum) {
 }
 
 #ifdef SPANS
-/* The term of docs/arithmetic.md. total: dx times the sum of the span's codes. */
-static inline float add_span(float ws, float wm, int sum, float dx, float total, float acc) {
+#ifdef GW_NV /* multiplies 32 bits as fast as 24 */
+#define TIMES(a, b, sum) ((a) * (b) + (sum))
+#else
+#define TIMES mad24
+#endif
+
+/* What a block adds to the integer sum of its term, and to that of minimums. */
+static inline void add_block(const wblock *o, uint4 q0, uint4 q1, uint sums, int *s, int *m) {
+#ifndef SCALED
+    *s = dot_half(o->c, q0, dot_half(o->c + 4, q1, *s));
+#else
+    const int sum0 = (short)(sums & 0xffffu), sum1 = (short)(sums >> 16);
+#if HALVES
+    *s = TIMES(o->s0, dot_half(o->c, q0, -TAKEN_OFF * sum0), *s);
+    *s = TIMES(o->s1, dot_half(o->c + 4, q1, -TAKEN_OFF * sum1), *s);
+#else
+    const int of_first = dot_half(o->c, q0, -TAKEN_OFF * (sum0 + sum1));
+    *s = TIMES(o->s0, dot_half(o->c + 4, q1, of_first), *s);
+#endif
+#if KIND == KIND_Q2
+    *m = TIMES(o->m0, sum0, TIMES(o->m1, sum1, *m));
+#elif MINIMUMS
+    *m = TIMES(o->m0, sum0 + sum1, *m);
+#endif
+#endif
+}
+
+/* The term of docs/arithmetic.md. rest: REST of the sum of minimums and of what align_spans leaves
+ * in the place of the second block's scale. */
+#if KIND == KIND_SPAN
+#define REST(minimums, total) (total)
+#else
+#define REST(minimums, total) ((float)(minimums))
+#endif
+static inline float add_span(float ws, float wm, int sum, float dx, float rest, float acc) {
+#ifndef SCALED
     acc = fma(ws * dx, (float)sum, acc);
-    return fma(wm, total, acc);
+    return fma(wm, rest, acc);
+#elif MINIMUMS
+    return fma(dx, fma(ws, (float)sum, -(wm * rest)), acc);
+#else
+    return fma(dx, ws * (float)sum, acc);
+#endif
 }
 #else
 /* The term of docs/arithmetic.md. q: eight words of activations; sums: two int16. */

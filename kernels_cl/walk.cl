@@ -203,6 +203,7 @@ static inline void grid_arrive(walker *grid) {
 #define unpack NAMED(unpack)
 #define dot_half NAMED(dot_half)
 #define add_term NAMED(add_term)
+#define add_block NAMED(add_block)
 #define add_span NAMED(add_span)
 #define stage NAMED(stage)
 #define share NAMED(share)

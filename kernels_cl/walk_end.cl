@@ -7,6 +7,7 @@
 #undef KIND_SPAN
 #undef HEAD_FLOAT
 #undef SPANS
+#undef REST
 #undef WEIGHTS
 #undef PLANES
 #undef PLANE_ARGS

@@ -132,11 +132,12 @@ static void bits_last_joins(void **state) {
 /* Prompts on matrix instructions; where the device has none, the same kernels with every
  * instruction done through local memory. Each size of tile, over its borders and over a stage's.
  * Few formats on PoCL, which compiles slowly, without GODWIT_OPENCL_ALL, and the smaller tile for
- * the first of them. */
+ * the first two of them: terms of a block, and of four. */
 static void check_matrix(struct gw_device *device, int every) {
     static const struct { int n, k, m; } sizes[] = {{21, 96, 80}, {40, 416, 100}, {70, 608, 300}};
-    static const gw_fmt few[] = {GW_FMT_Q4_0, GW_FMT_Q8_0, GW_FMT_Q5_1, GW_FMT_IQ4_XS,
-                                 GW_FMT_Q2_K, GW_FMT_Q3_K, GW_FMT_Q6_K, GW_FMT_INT4_G128};
+    static const gw_fmt few[] = {GW_FMT_Q4_0, GW_FMT_Q5_K,   GW_FMT_Q8_0,
+                                 GW_FMT_Q5_1, GW_FMT_IQ4_XS, GW_FMT_Q2_K,
+                                 GW_FMT_Q3_K, GW_FMT_Q6_K,   GW_FMT_INT4_G128};
     static op_bench bench;
     ot_open(&bench, &gw_backend_opencl, device, OT_PRODUCED);
     for (int i = 0; i < (every ? GW_FMT_ACT8 : (int)(sizeof few / sizeof few[0])); i++) {
@@ -145,7 +146,7 @@ static void check_matrix(struct gw_device *device, int every) {
         if (gw_format_of(fmt)->is_float) {
             continue;
         }
-        for (size_t j = every || i == 0 ? 0 : 2; j < sizeof sizes / sizeof sizes[0]; j++) {
+        for (size_t j = every || i < 2 ? 0 : 2; j < sizeof sizes / sizeof sizes[0]; j++) {
             op_case c = {.op = j == 1 ? GW_OP_GLU : GW_OP_LINEAR,
                          .why = "matrix instructions",
                          .n = sizes[j].n,

@@ -159,7 +159,7 @@ gw_status gw_cl_blas_tile(struct gw_segment *segment, const gw_tensor *w, int64_
 gw_status gw_cl_blas_widen(struct gw_segment *segment, const gw_tensor *w, const gw_cl_chunk *tile,
                            gw_cl_gemm *gemm) {
     char options[32];
-    gw_cl_format_options(w->fmt, options, sizeof options);
+    gw_cl_format_options(w->fmt, GW_ORDER_PREFILL, options, sizeof options);
     gw_cl_call call = gw_cl_launch_new(segment, "blas", options, "widen_rows");
     gw_cl_arg_mem(&call, tile->mem, tile->low);
     gw_cl_arg_mem(&call, gemm->w, 0);

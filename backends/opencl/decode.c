@@ -110,7 +110,8 @@ static void decode_options(const struct gw_segment *segment, const gw_node *node
                            const gw_tensor *w, char *out, size_t room) {
     const struct gw_device *device = segment->device;
     int width = width_for(segment->rows), glu = node->op == GW_OP_GLU;
-    size_t used = gw_cl_format_options(w->fmt, out, room), cols = (size_t)w->dim[1];
+    size_t used = gw_cl_format_options(w->fmt, GW_ORDER_DECODE, out, room);
+    size_t cols = (size_t)w->dim[1];
     size_t squares = segment->norm != NULL ? norm_local_bytes(cols) : 0;
     size_t tile = tile_for(device, w, width, local_room(device) - squares);
     int wide = w->fmt == GW_FMT_Q8_0 || w->fmt == GW_FMT_INT8 ||
@@ -165,16 +166,19 @@ static void arg_result(gw_cl_call *call, const gw_node *node, const part *first)
     gw_cl_arg_int(call, node->in[1] != NULL);
 }
 
-/* On items: any LINEAR of quantized weights. */
+/* On items: any LINEAR of quantized weights. spans: its input with one scale per span, once that is
+ * there. */
 static gw_status record_strips(struct gw_segment *segment, const gw_node *node, const part *parts,
-                               int n) {
+                               int n, cl_mem *spans) {
     char options[224];
-    cl_mem spans;
     size_t strips = 0;
-    int decode = node->args.linear.order == GW_ORDER_DECODE;
-    size_t used = gw_cl_format_options(parts[0].w->fmt, options, sizeof options);
+    const gw_order order = node->args.linear.order;
+    int decode = order == GW_ORDER_DECODE, aligned = gw_cl_takes_spans(parts[0].w, order);
+    size_t used = gw_cl_format_options(parts[0].w->fmt, order, options, sizeof options);
     snprintf(options + used, sizeof options - used, "%s", decode ? " -DDECODE" : "");
-    GW_TRY(gw_cl_record_spans(segment, parts[0].w, node->in[0], &spans));
+    if (aligned) {
+        GW_TRY(gw_cl_record_spans(segment, node->in[0], spans));
+    }
     gw_cl_call call = gw_cl_launch_new(segment, "linear_item", options,
                                        decode ? "linear_decode" : "linear_prefill");
     gw_cl_arg_step(&call);
@@ -182,8 +186,8 @@ static gw_status record_strips(struct gw_segment *segment, const gw_node *node, 
         arg_part(&call, i < n ? &parts[i] : NULL, &parts[0]);
         strips += i < n ? gw_cl_groups((size_t)parts[i].chunk->rows, GW_CL_STRIP) : 0;
     }
-    if (spans != NULL) {
-        gw_cl_arg_mem(&call, spans, 0);
+    if (aligned) {
+        gw_cl_arg_mem(&call, *spans, 0);
     } else {
         gw_cl_arg_tensor(&call, node->in[0]);
     }
@@ -193,11 +197,11 @@ static gw_status record_strips(struct gw_segment *segment, const gw_node *node, 
 }
 
 static gw_status record_parts(struct gw_segment *segment, const gw_node *node, const part *parts,
-                              int n) {
+                              int n, cl_mem *spans) {
     char options[320];
     size_t groups = 0, each = (size_t)(PAIR * segment->device->group / GW_CL_TEAM);
     if (segment->device->item) {
-        return record_strips(segment, node, parts, n);
+        return record_strips(segment, node, parts, n, spans);
     }
     decode_options(segment, node, parts[0].w, options, sizeof options);
     gw_cl_call call = gw_cl_launch_new(segment, "decode_team", options, "linear_decode");
@@ -220,6 +224,7 @@ static int goes_with(const part *a, const part *b) {
 
 gw_status gw_cl_record_stacked(struct gw_segment *segment, const gw_node *node) {
     part parts[PARTS];
+    cl_mem spans = NULL;
     int n = 0;
     int64_t column = 0;
     for (int i = 0; i < 3 && node->w[i] != NULL; i++) {
@@ -227,14 +232,14 @@ gw_status gw_cl_record_stacked(struct gw_segment *segment, const gw_node *node) 
             const gw_cl_chunk *chunk = &node->w[i]->buf->chunks[c];
             part p = {node->w[i], node->w[3 + i], chunk, column + chunk->first};
             if (n == PARTS || (n > 0 && !goes_with(&parts[0], &p))) {
-                GW_TRY(record_parts(segment, node, parts, n));
+                GW_TRY(record_parts(segment, node, parts, n, &spans));
                 n = 0;
             }
             parts[n++] = p;
         }
         column += node->w[i]->dim[0];
     }
-    return record_parts(segment, node, parts, n);
+    return record_parts(segment, node, parts, n, &spans);
 }
 
 int gw_cl_one_glu_launch(const struct gw_segment *segment, const gw_node *node) {

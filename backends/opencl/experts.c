@@ -69,7 +69,7 @@ static gw_status record_sums(struct gw_segment *segment, const gw_node *node, in
     const gw_tensor *bias = node->w[(glu ? 2 : 1) + i];
     const size_t m = rows_of_one(node), entries = t->rows * (size_t)a->used;
     char options[320];
-    size_t used = gw_cl_format_options(w->fmt, options, sizeof options);
+    size_t used = gw_cl_format_options(w->fmt, a->order, options, sizeof options);
     snprintf(options + used, sizeof options - used, " -DEXPERTS%s",
              a->order == GW_ORDER_DECODE ? " -DDECODE" : "");
     const char *source = item && gw_cl_planes_of(w->fmt) != NULL ? "linear_item" : "experts";
@@ -142,18 +142,21 @@ static gw_status record(struct gw_segment *segment, const gw_node *node, int par
     const size_t rows = (size_t)segment->rows, used = (size_t)node->args.experts.used;
     const size_t row_bytes = (size_t)parts * used * rows_of_one(node) * sizeof(float);
     size_t at_once = SCRATCH_BYTES / row_bytes, most = MOST_ENTRIES / used;
+    const gw_order order = node->args.experts.order;
     cl_mem spans = NULL;
     tile t = {0};
     at_once = at_once < most ? at_once : most;
     at_once = at_once < 1 ? 1 : at_once > rows ? rows : at_once;
     GW_TRY(gw_cl_scratch(segment->device, at_once * row_bytes, &t.sums));
-    for (int i = 0; i < parts && spans == NULL; i++) { /* one input for both matrices */
-        GW_TRY(gw_cl_record_spans(segment, node->w[i], node->in[0], &spans));
+    for (int i = 0; i < parts; i++) { /* one input for both matrices */
+        if (gw_cl_takes_spans(node->w[i], order)) {
+            GW_TRY(gw_cl_record_spans(segment, node->in[0], &spans));
+        }
     }
     for (; t.row0 < rows; t.row0 += at_once) {
         t.rows = rows - t.row0 < at_once ? rows - t.row0 : at_once;
         for (int i = 0; i < parts; i++) {
-            int aligned = gw_format_of(node->w[i]->fmt)->span > 1;
+            int aligned = gw_cl_takes_spans(node->w[i], order);
             cl_ulong at = (cl_ulong)i * t.rows * used * rows_of_one(node) * sizeof(float);
             GW_TRY(record_sums(segment, node, i, aligned ? spans : NULL, &t, at));
         }

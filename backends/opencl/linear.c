@@ -13,7 +13,7 @@ typedef struct product {
     const gw_tensor *w, *x, *bias, *residual;
     gw_order order;
     cl_mem narrowed; /* x in the weights' format; NULL: it is not */
-    cl_mem spans;    /* x with one scale per span; NULL: it is not */
+    cl_mem spans;    /* x with one scale per span; NULL: the product reads x */
     cl_mem y;
     cl_ulong y_offset;
     int64_t y_stride, column; /* in floats */
@@ -92,7 +92,7 @@ static matrix_tile tile_of(const struct gw_segment *segment, const product *p, s
     return rows <= small.tokens ? small : *t;
 }
 
-size_t gw_cl_format_options(gw_fmt fmt, char *out, size_t room) {
+size_t gw_cl_format_options(gw_fmt fmt, gw_order order, char *out, size_t room) {
     const gw_cl_planes *p = gw_cl_planes_of(fmt);
     if (p == NULL) {
         snprintf(out, room, "-DFORMAT_%s",
@@ -105,9 +105,10 @@ size_t gw_cl_format_options(gw_fmt fmt, char *out, size_t room) {
     }
     snprintf(out, room,
              "-DLOW_BITS=%d -DHIGH_BITS=%d -DOFFSET=%d -DLEVELS=%d -DKIND=%d -DHEAD_BYTES=%d "
-             "-DHEAD_BLOCKS=%d -DSUB_BYTES=%d -DTOGETHER=%d",
+             "-DHEAD_BLOCKS=%d -DSUB_BYTES=%d -DTOGETHER=%d%s",
              p->low_bits, p->high_bits, p->offset, p->levels, p->kind, p->head_bytes,
-             p->head_blocks, p->sub_bytes, p->low_bits == 8 ? GW_CL_TOGETHER : 1);
+             p->head_blocks, p->sub_bytes, p->low_bits == 8 ? GW_CL_TOGETHER : 1,
+             order == GW_ORDER_PREFILL && p->sub_bytes > 0 ? " -DSCALED" : "");
     return strlen(out);
 }
 
@@ -162,7 +163,7 @@ static gw_status record_chunk(struct gw_segment *segment, const product *p,
                               const gw_cl_chunk *chunk) {
     char options[288];
     int prefill = p->order == GW_ORDER_PREFILL;
-    size_t used = gw_cl_format_options(p->w->fmt, options, sizeof options);
+    size_t used = gw_cl_format_options(p->w->fmt, p->order, options, sizeof options);
     if (!prefill) {
         snprintf(options + used, sizeof options - used, " -DDECODE");
     } else if (on_matrix(segment->device, p) || p->narrowed != NULL) {
@@ -200,7 +201,7 @@ static gw_status record_narrow(struct gw_segment *segment, product *p) {
     const size_t bytes =
         (rows * sizeof(float) + 255) / 256 * 256 + rows * gw_cl_lanes_bytes(p->w->fmt, k);
     GW_TRY(gw_cl_pool_get(segment->device, &segment->device->narrowed, bytes, &p->narrowed));
-    size_t used = gw_cl_format_options(p->w->fmt, options, sizeof options);
+    size_t used = gw_cl_format_options(p->w->fmt, p->order, options, sizeof options);
     snprintf(options + used, sizeof options - used, MATRIX_OPTIONS, (size_t)TILE, (size_t)TILE,
              (size_t)GW_CL_GROUP);
     gw_cl_call call = gw_cl_launch_new(segment, "float_matrix", options, "narrow");
@@ -217,7 +218,7 @@ static gw_status record_finish(struct gw_segment *segment, const product *p,
                                const gw_cl_chunk *tile, cl_mem from) {
     char options[32];
     size_t rows = (size_t)segment->rows;
-    gw_cl_format_options(p->w->fmt, options, sizeof options);
+    gw_cl_format_options(p->w->fmt, p->order, options, sizeof options);
     gw_cl_call call = gw_cl_launch_new(segment, "blas", options, "finish_product");
     gw_cl_arg_step(&call);
     gw_cl_arg_mem(&call, from, 0);
@@ -289,10 +290,9 @@ gw_status gw_cl_record_linear(struct gw_segment *segment, const gw_kernel *kerne
             p.narrowed = before.narrowed;
         } else if (on_halves(segment, &p)) {
             GW_TRY(record_narrow(segment, &p));
-        } else if (before.spans != NULL && gw_format_of(p.w->fmt)->span > 1) {
+        } else if (gw_cl_takes_spans(p.w, p.order)) {
             p.spans = before.spans;
-        } else {
-            GW_TRY(gw_cl_record_spans(segment, p.w, p.x, &p.spans));
+            GW_TRY(gw_cl_record_spans(segment, p.x, &p.spans));
         }
         GW_TRY(record_product(segment, &p));
         before = p;

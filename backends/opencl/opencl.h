@@ -411,8 +411,9 @@ gw_status gw_cl_launch_rows(gw_cl_call *call, size_t pieces, size_t rows);
 /* linear.c: does the weight lie as products on this device read it? */
 int gw_cl_layout_fits(const gw_tensor *w, const struct gw_device *device);
 
-/* -D options that describe a format to the kernels. Returns the length of the text. */
-size_t gw_cl_format_options(gw_fmt fmt, char *out, size_t room);
+/* -D options that describe to the kernels a format in products of that order. Returns the length of
+ * the text. */
+size_t gw_cl_format_options(gw_fmt fmt, gw_order order, char *out, size_t room);
 /* decode.c: generated tokens on teams, quantized LINEAR of any order on items (stacked). The norm
  * before a node is recorded with it where the first says so; GLU takes one launch per allocation
  * where the last says so. */
@@ -432,10 +433,11 @@ gw_status gw_cl_record_own_pages(struct gw_segment *segment, const gw_node *node
 /* May ROPE_KV be recorded with the ATTENTION that follows? */
 int gw_cl_takes_rope(const struct gw_segment *segment, const gw_node *rope, const gw_node *node);
 
-/* x [rows, k] of act8 as products with w read it, one scale per span, in memory that is another's
- * after the next such call or that of linear.c for 16-bit floats. *out: NULL where they read x. */
-gw_status gw_cl_record_spans(struct gw_segment *segment, const gw_tensor *w, const gw_tensor *x,
-                             cl_mem *out);
+/* Do products with w read activations with one scale per span? */
+int gw_cl_takes_spans(const gw_tensor *w, gw_order order);
+/* x [rows, k] of act8 as such products read it, unless *out has it already: in memory that is
+ * another's after the next such call or that of linear.c for 16-bit floats. */
+gw_status gw_cl_record_spans(struct gw_segment *segment, const gw_tensor *x, cl_mem *out);
 
 /* f32 [rows, width] in scratch -> act8 out. */
 gw_status gw_cl_record_encode(struct gw_segment *segment, cl_mem from, cl_ulong offset,

@@ -159,11 +159,14 @@ gw_status gw_cl_record_quantize(struct gw_segment *segment, const gw_kernel *ker
 
 /* ---- activations with one scale per span ----------------------------------------------------- */
 
-gw_status gw_cl_record_spans(struct gw_segment *segment, const gw_tensor *w, const gw_tensor *x,
-                             cl_mem *out) {
+int gw_cl_takes_spans(const gw_tensor *w, gw_order order) {
+    const gw_format *f = gw_format_of(w->fmt);
+    return (order == GW_ORDER_PREFILL ? f->prompt_span : f->span) > 1;
+}
+
+gw_status gw_cl_record_spans(struct gw_segment *segment, const gw_tensor *x, cl_mem *out) {
     const size_t k = gw_cl_width(x);
-    *out = NULL;
-    if (gw_format_of(w->fmt)->span <= 1) {
+    if (*out != NULL) {
         return GW_OK;
     }
     GW_TRY(gw_cl_pool_get(segment->device, &segment->device->narrowed,

@@ -44,18 +44,17 @@ static inline float add_one(PLANE_ARGS, int r, int k, int n, __global const ucha
     const int blocks = k / GW_ACT_BLOCK;
 #ifdef SPANS
     __global const uint *words = (__global const uint *)x + n * GW_ACT_SPAN * 10;
-    int sum = 0;
-    uint head = 0;
+    int sum = 0, minimums = 0;
+    wraw raw;
     for (int b = 0; b < GW_ACT_SPAN; b++) {
-        const wraw raw = fetch(w, high_at, head_at, sub_at, r, n * GW_ACT_SPAN + b, blocks);
-        uint c[8];
-        unpack_codes(&raw, c);
-        sum = dot_half(c, vload4(0, words + 10 * b + 2), sum);
-        sum = dot_half(c + 4, vload4(0, words + 10 * b + 6), sum);
-        head = raw.head;
+        raw = fetch(w, high_at, head_at, sub_at, r, n * GW_ACT_SPAN + b, blocks);
+        const wblock o = unpack(&raw);
+        add_block(&o, vload4(0, words + 10 * b + 2), vload4(0, words + 10 * b + 6),
+                  words[10 * b + 1], &sum, &minimums);
     }
-    return add_span(widen_half(head & 0xffffu), widen_half(head >> 16), sum, as_float(words[0]),
-                    as_float(words[1]), acc);
+    const wblock last = unpack(&raw); /* for the head */
+    return add_span(last.ws, last.wm, sum, as_float(words[0]), REST(minimums, as_float(words[10])),
+                    acc);
 #else
     __global const uint *words = (__global const uint *)x + n * 10;
     const wraw raw = fetch(w, high_at, head_at, sub_at, r, n, blocks);

@@ -5,16 +5,14 @@
  * DEPTH blocks of 32 are in one of two stages in local memory while the other is filled: codes as
  * they lie in the planes, and the numbers of rows and tokens that the term needs, as floats. A team
  * makes int8 operands itself. The sum of a block's products is an exact integer; then comes the
- * chain of docs/arithmetic.md, in registers. Of spans, x is as align_spans leaves it (rows.cl), a
- * stage is one, and so is that sum.
+ * chain of docs/arithmetic.md, in registers. A stage is a span, where there are some, and one such
+ * sum.
  */
-#define HALVES (KIND == KIND_HALVES || KIND == KIND_Q2)
-#ifndef DEPTH /* what two stages leave room for */
-#define DEPTH (LOW_BITS == 8 || HIGH_BITS == 2 ? 2 : 4)
-#endif
 #ifdef SPANS /* terms of a stage */
+#define DEPTH GW_ACT_SPAN
 #define TERMS 1
-#else
+#else /* what two stages leave room for */
+#define DEPTH (LOW_BITS == 8 || HIGH_BITS == 2 ? 2 : 4)
 #define TERMS DEPTH
 #endif
 #define TERM_BLOCKS (DEPTH / TERMS)
@@ -42,13 +40,23 @@
 #define HIGH_FLIP (!FLIPS ? 0u : HIGH_BITS == 1 ? 0xffffffffu : 0xaaaaaaaau)
 
 /* Numbers per term of a row and of a token.
- *   signed  ws                     dx
- *   affine  ws, wm                 dx, dx * (sum[0] + sum[1]), or of all of a span
- *   halves  d, sc(0), sc(1)        dx
- *   q2      d, -dmin, sub          dx, sum[0], sum[1] */
+ *   signed             ws          dx
+ *   affine             ws, wm      dx, dx * (sum[0] + sum[1]), or of all of a span
+ *   integer scales     d           dx
+ *   minimums too       d, -dmin    dx
+ * Of formats with integer scales, a stage also has those, each block's together, as integers, and
+ * the minimums of a row and the sums of a token that these are multiplied with, as floats. */
+#ifdef SCALED
+#define ROW_N (MINIMUMS ? 2 : 1)
+#define TOKEN_N 1
+#define PER_BLOCK (HALVES ? 2 : 1)
+#else
 #define AFFINE (KIND == KIND_AFFINE || KIND == KIND_SPAN)
-#define ROW_N (KIND == KIND_SIGNED ? 1 : AFFINE ? 2 : 3)
-#define TOKEN_N (AFFINE ? 2 : KIND == KIND_Q2 ? 3 : 1)
+#define ROW_N (AFFINE ? 2 : 1)
+#define TOKEN_N (AFFINE ? 2 : 1)
+#define PER_BLOCK 0
+#endif
+#define OF_MINIMUMS (MINIMUMS * DEPTH * PER_BLOCK)
 
 /* A stage, in bytes. */
 #define X_ROW (DEPTH * 32) /* codes of a token */
@@ -58,7 +66,10 @@
 #define AT_HIGH (AT_LOW + ROWS * LOW_ROW)
 #define AT_ROW_N (AT_HIGH + ROWS * HIGH_ROW)
 #define AT_TOKEN_N (AT_ROW_N + ROWS * TERMS * ROW_N * 4)
-#define STAGE (AT_TOKEN_N + TOKENS * TERMS * TOKEN_N * 4)
+#define AT_SCALES (AT_TOKEN_N + TOKENS * TERMS * TOKEN_N * 4)
+#define AT_MINIMUMS (AT_SCALES + ROWS * DEPTH * PER_BLOCK * 4)
+#define AT_SUMS (AT_MINIMUMS + ROWS * OF_MINIMUMS * 4)
+#define STAGE (AT_SUMS + TOKENS * OF_MINIMUMS * 4)
 
 /* Bytes before a stage's first block in a row of low codes; of 8-bit ones a stage is a part of those
  * that lie together. */
@@ -145,8 +156,14 @@ static inline void copy_codes(const shares *s, __local uchar *stage, __global co
 
 /* Scales on their way. */
 typedef struct scales {
-    uint head[SHARES(ROWS * TERMS)], sub[SHARES(ROWS * TERMS)];
-    uint2 token[SHARES(TOKENS * TERMS)];
+    uint head[SHARES(ROWS * TERMS)];
+    uint2 token[SHARES(TOKENS * TERMS)]; /* scale; sums, or of a span the second block's scale */
+#ifdef SCALED
+    uint2 sub[SHARES(ROWS)]; /* of four blocks */
+#endif
+#if MINIMUMS
+    uint4 sums[SHARES(TOKENS)]; /* likewise */
+#endif
 } scales;
 
 static inline void fetch_scales(scales *s, PLANE_ARGS, int row0, int rows, __global const uchar *x,
@@ -154,7 +171,10 @@ static inline void fetch_scales(scales *s, PLANE_ARGS, int row0, int rows, __glo
     UNROLL
     for (int i = 0; i < SHARES(ROWS * TERMS); i++) {
         const int at = id + i * GROUP, b = from + at % TERMS * TERM_BLOCKS;
-        s->head[i] = s->sub[i] = 0;
+        s->head[i] = 0;
+#ifdef SCALED
+        s->sub[i] = (uint2)(0u);
+#endif
         if (b < blocks && at < ROWS * TERMS) {
             const int row = row0 + min(at / TERMS, rows - 1);
 #if HEAD_BLOCKS == 0
@@ -170,8 +190,8 @@ static inline void fetch_scales(scales *s, PLANE_ARGS, int row0, int rows, __glo
             s->head[i] = ((__global const uint *)(w + head_at))[head];
 #endif
 #endif
-#if SUB_BYTES
-            s->sub[i] = ((__global const ushort *)(w + sub_at))[(size_t)row * blocks + b];
+#ifdef SCALED
+            s->sub[i] = *(__global const uint2 *)(w + sub_at + ((size_t)row * blocks + b) * 2);
 #endif
         }
     }
@@ -179,16 +199,26 @@ static inline void fetch_scales(scales *s, PLANE_ARGS, int row0, int rows, __glo
     for (int i = 0; i < SHARES(TOKENS * TERMS); i++) {
         const int at = id + i * GROUP, b = from + at % TERMS * TERM_BLOCKS;
         s->token[i] = (uint2)(0u);
+#if MINIMUMS
+        s->sums[i] = (uint4)(0u);
+#endif
         if (b < blocks && at < TOKENS * TERMS) {
             const int token = min(at / TERMS, tokens - 1);
-            s->token[i] = *(__global const uint2 *)(x + ((size_t)token * blocks + b) * 40);
+            __global const uint *from =
+                (__global const uint *)(x + ((size_t)token * blocks + b) * 40);
+#ifdef SPANS
+            s->token[i] = (uint2)(from[0], from[10]);
+#else
+            s->token[i] = *(__global const uint2 *)from;
+#endif
+#if MINIMUMS
+            s->sums[i] = (uint4)(from[1], from[11], from[21], from[31]);
+#endif
         }
     }
 }
 
-static inline void row_numbers(float *o, uint head, uint sub) {
-    wraw raw;
-    raw.head = head, raw.sub = sub;
+static inline void row_numbers(float *o, uint head) {
 #if HEAD_BLOCKS == 0
     o[0] = as_float(head);
 #else
@@ -197,32 +227,71 @@ static inline void row_numbers(float *o, uint head, uint sub) {
 #if KIND == KIND_AFFINE && LOW_BITS == 8
     m = gw_plane_zero(d, m, OFFSET);
 #endif
-#if KIND == KIND_SIGNED
-    o[0] = SUB_BYTES ? d * (float)(char)(sub & 255u) : d;
-#elif AFFINE
-    o[0] = SUB_BYTES ? d * (float)(sub & 255u) : d;
-    o[1] = SUB_BYTES ? -(m * (float)(sub >> 8)) : m;
-#elif KIND == KIND_HALVES /* sums are 2^UP too large */
-    o[0] = d;
-    o[1] = (float)(char)(sub & 255u) * (1.0f / (1 << UP));
-    o[2] = (float)(char)(sub >> 8) * (1.0f / (1 << UP));
+#ifdef SCALED
+    o[0] = d * (1.0f / (1 << UP)); /* sums are 2^UP too large */
+    if (MINIMUMS) {
+        o[1] = -m;
+    }
 #else
-    o[0] = d, o[1] = -m, o[2] = as_float(sub);
+    o[0] = d;
+    if (AFFINE) {
+        o[1] = m;
+    }
 #endif
 #endif
 }
 
-static inline void token_numbers(float *o, float dx, uint sums) {
-    const int a = (short)(sums & 0xffffu), b = (short)(sums >> 16);
-    o[0] = dx;
-#ifdef SPANS
-    o[1] = as_float(sums);
-#elif KIND == KIND_AFFINE
-    o[1] = dx * (float)(a + b);
-#elif KIND == KIND_Q2
-    o[1] = (float)a, o[2] = (float)b;
+static inline int first_sum(uint sums) { return (short)(sums & 0xffffu); }
+static inline int second_sum(uint sums) { return (short)(sums >> 16); }
+
+static inline void token_numbers(float *o, uint2 token) {
+    o[0] = as_float(token.s0);
+#if KIND == KIND_SPAN
+    o[1] = as_float(token.s1);
+#elif KIND == KIND_AFFINE && !defined(SCALED)
+    o[1] = o[0] * (float)(first_sum(token.s1) + second_sum(token.s1));
 #endif
 }
+
+#ifdef SCALED
+/* Of row `row`, in a stage. */
+static inline void put_row_scales(__local uchar *stage, int row, uint2 sub) {
+    __local int *scales = (__local int *)(stage + AT_SCALES);
+    __local float *minimums = (__local float *)(stage + AT_MINIMUMS) + row * OF_MINIMUMS;
+    UNROLL
+    for (int b = 0; b < DEPTH; b++) {
+        const uint both = (b < 2 ? sub.s0 : sub.s1) >> (b % 2 * 16) & 0xffffu;
+        __local int *to = scales + (b * ROWS + row) * PER_BLOCK;
+#if KIND == KIND_Q2
+        to[0] = (int)(both & 15u), to[1] = (int)(both >> 8 & 15u);
+        minimums[2 * b] = (float)(both >> 4 & 15u), minimums[2 * b + 1] = (float)(both >> 12);
+#elif KIND == KIND_HALVES
+        to[0] = (char)(both & 255u), to[1] = (char)(both >> 8);
+#else
+        to[0] = (char)(both & 255u);
+        if (MINIMUMS) {
+            minimums[b] = (float)(both >> 8);
+        }
+#endif
+    }
+}
+#endif
+
+#if MINIMUMS
+static inline void put_token_sums(__local uchar *stage, int token, uint4 sums) {
+    __local float *to = (__local float *)(stage + AT_SUMS) + token * OF_MINIMUMS;
+    const uint of[DEPTH] = {sums.s0, sums.s1, sums.s2, sums.s3};
+    UNROLL
+    for (int b = 0; b < DEPTH; b++) {
+        const int a = first_sum(of[b]), c = second_sum(of[b]);
+#if HALVES
+        to[2 * b] = (float)a, to[2 * b + 1] = (float)c;
+#else
+        to[b] = (float)(a + c);
+#endif
+    }
+}
+#endif
 
 /* Float of number n of a token in term b of a stage: those of two neighbours lie together. */
 static inline int token_number_at(int b, int token, int n) {
@@ -236,21 +305,31 @@ static inline void put_numbers(const scales *s, __local uchar *stage, int id) {
     for (int i = 0; i < SHARES(ROWS * TERMS); i++) {
         const int at = id + i * GROUP;
         float o[ROW_N];
-        row_numbers(o, s->head[i], s->sub[i]);
+        row_numbers(o, s->head[i]);
         UNROLL
         for (int n = 0; n < ROW_N && at < ROWS * TERMS; n++) {
             rows[(at % TERMS * ROWS + at / TERMS) * ROW_N + n] = o[n];
         }
+#ifdef SCALED
+        if (at < ROWS) {
+            put_row_scales(stage, at, s->sub[i]);
+        }
+#endif
     }
     UNROLL
     for (int i = 0; i < SHARES(TOKENS * TERMS); i++) {
         const int at = id + i * GROUP;
         float o[TOKEN_N];
-        token_numbers(o, as_float(s->token[i].s0), s->token[i].s1);
+        token_numbers(o, s->token[i]);
         UNROLL
         for (int n = 0; n < TOKEN_N && at < TOKENS * TERMS; n++) {
             tokens[token_number_at(at % TERMS, at / TERMS, n)] = o[n];
         }
+#if MINIMUMS
+        if (at < TOKENS) {
+            put_token_sums(stage, at, s->sums[i]);
+        }
+#endif
     }
 }
 
@@ -342,29 +421,18 @@ static inline void load_weights(uint (*a)[4], __local const uchar *stage, int ro
     }
 }
 
-#define ROW_USED (KIND == KIND_HALVES ? 4 : KIND == KIND_Q2 ? 7 : ROW_N)
-
-/* What the term needs of rows lane / 4 + 8 i; the second and third of halves as in add_sums. */
-static inline void load_rows(float (*o)[ROW_USED], __local const uchar *stage, int row, int b,
+/* What the term needs of rows lane / 4 + 8 i. */
+static inline void load_rows(float (*o)[ROW_N], __local const uchar *stage, int row, int b,
                              int id) {
     UNROLL
     for (int i = 0; i < 2 * MT; i++) {
         __local const float *from = (__local const float *)(stage + AT_ROW_N) +
                                     (b * ROWS + row + id % TEAM / 4 + 8 * i) * ROW_N;
-#if KIND == KIND_SIGNED
+#if ROW_N == 1
         o[i][0] = from[0];
-#elif AFFINE
+#else
         float2 v = *(__local const float2 *)from;
         o[i][0] = v.s0, o[i][1] = v.s1;
-#elif KIND == KIND_HALVES
-        o[i][0] = from[0], o[i][1] = from[1], o[i][3] = from[2];
-        o[i][2] = -(o[i][1] * MAGIC);
-#else
-        uint sub = as_uint(from[2]);
-        o[i][0] = from[0], o[i][4] = from[1];
-        o[i][1] = (float)(sub & 15u), o[i][3] = (float)(sub >> 8 & 15u);
-        o[i][2] = -(o[i][1] * MAGIC);
-        o[i][5] = (float)(sub >> 4 & 15u), o[i][6] = (float)(sub >> 12);
 #endif
     }
 }
@@ -380,10 +448,9 @@ static inline void load_tokens(float *o, __local const uchar *stage, int token, 
     }
 }
 
-/* The term. s, t: sums over all of it, or over a block's halves, that began at MAGIC. In halves,
- * the third number of the row takes MAGIC off within the product: all of it is exact. */
-static inline float add_sums(int s, int t, const float *row, const float *token, float acc) {
-#if !HALVES
+#ifndef SCALED
+/* The term. s: the sum over all of it, which began at MAGIC. */
+static inline float add_sum(int s, const float *row, const float *token, float acc) {
     const float scale = 1.0f / (1 << UP);
     const float sum =
         UP ? fma(as_float(s), scale, -MAGIC * scale) : as_float(s) - MAGIC; /* exact */
@@ -391,26 +458,142 @@ static inline float add_sums(int s, int t, const float *row, const float *token,
 #if AFFINE
     acc = fma(row[1], token[1], acc);
 #endif
-#else
-    const float first = fma(row[1], as_float(s), row[2]);
-    acc = fma(row[0] * token[0], fma(row[3], as_float(t) - MAGIC, first), acc);
-#if KIND == KIND_Q2
-    acc = fma(row[4] * token[0], fma(row[5], token[1], row[6] * token[2]), acc);
-#endif
-#endif
     return acc;
 }
+#endif
 
 /* ---- the terms of a stage -------------------------------------------------------------------- */
 
-#ifdef SPANS
+#ifdef SCALED
+
+/* Of a block, for rows lane / 4 + 8 i. */
+static inline void load_scales(int (*o)[PER_BLOCK], __local const uchar *stage, int row, int b,
+                               int id) {
+    UNROLL
+    for (int i = 0; i < 2 * MT; i++) {
+        __local const int *from = (__local const int *)(stage + AT_SCALES) +
+                                  (b * ROWS + row + id % TEAM / 4 + 8 * i) * PER_BLOCK;
+#if HALVES
+        const int2 v = *(__local const int2 *)from;
+        o[i][0] = v.s0, o[i][1] = v.s1;
+#else
+        o[i][0] = from[0];
+#endif
+    }
+}
+
+/* s += the products of a strip and 8 tokens, times the strip's scales; those of Q2_K are in the
+ * operands already (add_stage). */
+static inline void add_products(int *s, const uint *a, const uint *x, int (*scales)[PER_BLOCK],
+                                __local uint *scratch, int id) {
+#if KIND == KIND_Q2
+    multiply_on(s, a, x, scratch, id);
+#else
+    int p[4 * PER_BLOCK];
+#if HALVES
+    multiply_16(p, a, x, 0, scratch, id);
+    multiply_16(p + 4, a + 2, x + 1, 0, scratch, id);
+#else
+    multiply_32(p, a, x, 0, scratch, id);
+#endif
+    UNROLL
+    for (int k = 0; k < 4 * PER_BLOCK; k++) {
+        s[k % 4] += scales[k % 4 / 2][k / 4] * p[k];
+    }
+#endif
+}
+
+#if MINIMUMS
+/* The numbers of a row or token that begin at `from`. */
+static inline void load_minimums(float *o, __local const uchar *from) {
+    UNROLL
+    for (int i = 0; i < OF_MINIMUMS / 4; i++) {
+        const float4 v = ((__local const float4 *)from)[i];
+        o[4 * i] = v.s0, o[4 * i + 1] = v.s1, o[4 * i + 2] = v.s2, o[4 * i + 3] = v.s3;
+    }
+}
+#endif
 
 /* row, token: the team's first in the tile. */
 static inline void add_stage(float (*acc)[NT][4], __local const uchar *stage, int row, int token,
                              __local uint *scratch, int id) {
     const int lane = id % TEAM, mine = token + lane / 16 * 8 + lane % 8, upper = lane / 8 % 2;
     int s[MT][NT][4];
-    float rows[2 * MT][ROW_USED];
+    float rows[2 * MT][ROW_N];
+    UNROLL
+    for (int i = 0; i < MT * NT * 4; i++) {
+        s[i / 4 / NT][i / 4 % NT][i % 4] = 0;
+    }
+    UNROLL
+    for (int b = 0; b < DEPTH; b++) {
+        const uint at = piece_at(mine, 2 * b + upper, X_ROW / 16);
+        uint a[MT][4], x[4];
+        int scales[2 * MT][PER_BLOCK];
+        load_weights(a, stage, row, b, scratch, id);
+        load_scales(scales, stage, row, b, id);
+#if KIND == KIND_Q2 /* bytes of at most 3 * 15 */
+        UNROLL
+        for (int i = 0; i < 4 * MT; i++) {
+            a[i / 4][i % 4] *= (uint)scales[i / 4 * 2 + i % 2][i % 4 / 2];
+        }
+#endif
+        UNROLL
+        for (int j = 0; j < NT; j += 2) {
+            load_matrices(x, stage, at + j * 8 * X_ROW, scratch, id);
+            UNROLL
+            for (int i = 0; i < 2 * MT; i++) {
+                add_products(s[i / 2][j + i % 2], a[i / 2], x + i % 2 * 2, scales + i / 2 * 2,
+                             scratch, id);
+            }
+        }
+    }
+    load_rows(rows, stage, row, 0, id);
+#if MINIMUMS
+    float minimums[2 * MT][OF_MINIMUMS];
+    UNROLL
+    for (int i = 0; i < 2 * MT; i++) {
+        load_minimums(minimums[i], stage + AT_MINIMUMS +
+                                       (row + lane / 4 + 8 * i) * OF_MINIMUMS * 4);
+    }
+#endif
+    UNROLL
+    for (int j = 0; j < NT; j++) {
+        float dx[2];
+        load_tokens(dx, stage, token + 8 * j, 0, id);
+#if MINIMUMS
+        float sums[2][OF_MINIMUMS];
+        UNROLL
+        for (int i = 0; i < 2; i++) {
+            load_minimums(sums[i], stage + AT_SUMS +
+                                       (token + 8 * j + lane % 4 * 2 + i) * OF_MINIMUMS * 4);
+        }
+#endif
+        UNROLL
+        for (int i = 0; i < MT * 4; i++) {
+            const int k = i % 4, r = i / 4 * 2 + k / 2;
+#if MINIMUMS /* whose sum is below 2^24: exact */
+            float m = 0.0f;
+            UNROLL
+            for (int n = 0; n < OF_MINIMUMS; n++) {
+                m = fma(minimums[r][n], sums[k % 2][n], m);
+            }
+            const float term = fma(rows[r][0], (float)s[i / 4][j][k], rows[r][1] * m);
+#else
+            const float term = rows[r][0] * (float)s[i / 4][j][k];
+#endif
+            acc[i / 4][j][k] = fma(dx[k % 2], term, acc[i / 4][j][k]);
+        }
+    }
+}
+
+#elif defined(SPANS)
+
+/* row, token: the team's first in the tile. */
+static inline void add_stage(float (*acc)[NT][4], __local const uchar *stage, int row, int token,
+                             __local uint *scratch, int id) {
+    const int lane = id % TEAM, mine = token + lane / 16 * 8 + lane % 8, upper = lane / 8 % 2;
+    int s[MT][NT][4];
+    float rows[2 * MT][ROW_N];
     UNROLL
     for (int i = 0; i < MT * NT * 4; i++) {
         s[i / 4 / NT][i / 4 % NT][i % 4] = MAGIC_BITS;
@@ -437,26 +620,19 @@ static inline void add_stage(float (*acc)[NT][4], __local const uchar *stage, in
         UNROLL
         for (int i = 0; i < MT * 4; i++) {
             const int k = i % 4;
-            acc[i / 4][j][k] = add_sums(s[i / 4][j][k], 0, rows[i / 4 * 2 + k / 2],
-                                        two + k % 2 * TOKEN_N, acc[i / 4][j][k]);
+            acc[i / 4][j][k] = add_sum(s[i / 4][j][k], rows[i / 4 * 2 + k / 2],
+                                       two + k % 2 * TOKEN_N, acc[i / 4][j][k]);
         }
     }
 }
 
 #else
 
-#define SUMS (HALVES ? 8 : 4)
-
-static inline void multiply(int (*s)[SUMS], uint (*a)[4], const uint *x, __local uint *scratch,
+static inline void multiply(int (*s)[4], uint (*a)[4], const uint *x, __local uint *scratch,
                             int id) {
     UNROLL
     for (int i = 0; i < MT; i++) {
-#if HALVES
-        multiply_16(s[i], a[i], x, scratch, id);
-        multiply_16(s[i] + 4, a[i] + 2, x + 1, scratch, id);
-#else
-        multiply_32(s[i], a[i], x, scratch, id);
-#endif
+        multiply_32(s[i], a[i], x, MAGIC_BITS, scratch, id);
     }
 }
 
@@ -468,8 +644,8 @@ static inline void add_block(float (*acc)[NT][4], __local const uchar *stage, in
     const int mine = token + lane / 16 * 8 + lane % 8, upper = lane / 8 % 2;
     const uint at = piece_at(mine, 2 * b + upper, X_ROW / 16);
     uint a[MT][4], x[2][4];
-    int s[2][MT][SUMS];
-    float rows[2 * MT][ROW_USED];
+    int s[2][MT][4];
+    float rows[2 * MT][ROW_N];
     load_matrices(x[0], stage, at, scratch, id);
     load_weights(a, stage, row, b, scratch, id);
     load_rows(rows, stage, row, b, id);
@@ -488,8 +664,8 @@ static inline void add_block(float (*acc)[NT][4], __local const uchar *stage, in
         for (int i = 0; i < MT; i++) {
             UNROLL
             for (int k = 0; k < 4; k++) {
-                acc[i][j][k] = add_sums(s[j % 2][i][k], s[j % 2][i][SUMS - 4 + k],
-                                        rows[2 * i + k / 2], two + k % 2 * TOKEN_N, acc[i][j][k]);
+                acc[i][j][k] = add_sum(s[j % 2][i][k], rows[2 * i + k / 2],
+                                       two + k % 2 * TOKEN_N, acc[i][j][k]);
             }
         }
     }

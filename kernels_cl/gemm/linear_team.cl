@@ -1,6 +1,5 @@
 /* kernels_cl/gemm/linear_team.cl - y = x W^T with quantized weights for a prompt's tokens: a tile
- * of 64 x 64 outputs per group, one chain per output. Of spans, x is as align_spans leaves it
- * (rows.cl), and a stage is one.
+ * of 64 x 64 outputs per group, one chain per output. A stage is a span, where there are some.
  */
 #define SIDE 64  /* outputs of a tile along each side */
 #define DEPTH 4  /* blocks that are staged at a time  */
@@ -51,9 +50,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void linear_prefill(
         }
         barrier(CLK_LOCAL_MEM_FENCE);
 #ifdef SPANS
-        int sum[EACH][EACH];
+        int sum[EACH][EACH], minimums[EACH][EACH];
         for (int i = 0; i < EACH * EACH; i++) {
-            sum[i / EACH][i % EACH] = 0;
+            sum[i / EACH][i % EACH] = minimums[i / EACH][i % EACH] = 0;
         }
 #endif
         for (int d = 0; d < min(DEPTH, blocks - from); d++) {
@@ -70,15 +69,15 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void linear_prefill(
                     o.c[j] = wc[d][j][r];
                 }
 #ifdef SPANS
+                const int scales = wp[d][r].scales;
+                o.s0 = (char)(scales & 255), o.s1 = (char)(scales >> 8 & 255);
+                o.m0 = scales >> 16 & 255, o.m1 = scales >> 24 & 255;
                 for (int j = 0; j < EACH; j++) {
-                    sum[i][j] = dot_half(o.c, q0[j], dot_half(o.c + 4, q1[j], sum[i][j]));
+                    add_block(&o, q0[j], q1[j], xs[d][ty + 16 * j], &sum[i][j], &minimums[i][j]);
                 }
 #else
-                wparams p = wp[d][r];
-                o.ws = p.ws;
-                o.wm = p.wm;
-                o.s0 = (char)(p.scales & 255), o.s1 = (char)(p.scales >> 8 & 255);
-                o.m0 = p.scales >> 16 & 255, o.m1 = p.scales >> 24 & 255;
+                o.ws = wp[d][r].ws;
+                o.wm = wp[d][r].wm;
                 for (int j = 0; j < EACH; j++) {
                     int t = ty + 16 * j;
                     acc[i][j] = add_term(&o, q0[j], q1[j], xd[d][t], xs[d][t], acc[i][j]);
@@ -90,8 +89,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void linear_prefill(
         for (int i = 0; i < EACH * EACH; i++) {
             const int t = ty + 16 * (i % EACH);
             const wparams p = wp[0][tx + 16 * (i / EACH)];
-            acc[i / EACH][i % EACH] = add_span(p.ws, p.wm, sum[i / EACH][i % EACH], xd[0][t],
-                                               as_float(xs[0][t]), acc[i / EACH][i % EACH]);
+            acc[i / EACH][i % EACH] =
+                add_span(p.ws, p.wm, sum[i / EACH][i % EACH], xd[0][t],
+                         REST(minimums[i / EACH][i % EACH], xd[1][t]), acc[i / EACH][i % EACH]);
         }
 #endif
     }

@@ -1,6 +1,6 @@
 /* kernels_cl/linear/linear_item.cl - y = x W^T with quantized weights, for processors: a work-item
  * takes a strip of 16 rows, vector lanes are rows, and up to 16 activation rows share one
- * unpacking. Of spans, x is as align_spans leaves it (rows.cl).
+ * unpacking.
  */
 #ifdef EXPERTS
 #define MOST_ROWS 1
@@ -53,6 +53,12 @@ static inline uint16 level16(uint16 nibbles) {
 #endif
 
 #define ENDS_TERM(b) (((b) + 1) % GW_ACT_SPAN == 0) /* of spans */
+/* Are sums multiplied by integer scales, or the head? */
+#ifdef SCALED
+#define TIMES_HERE 1
+#else
+#define TIMES_HERE HALVES
+#endif
 #define STRIP_WORD(plane, index) vload16(index, (__global const uint *)(plane))
 
 static inline void unpack(PLANE_ARGS, size_t strip, int b, int blocks, strip_block *o) {
@@ -107,6 +113,21 @@ static inline void unpack(PLANE_ARGS, size_t strip, int b, int blocks, strip_blo
         o->odd[j] = c[j] >> 8u & 0x00ff00ffu;
 #endif
     }
+#if SUB_BYTES
+    uint16 sub = convert_uint16(vload16(at, (__global const ushort *)(w + sub_at)));
+#if KIND == KIND_HALVES
+    o->s0 = as_int16(sub << 24u) >> 24;
+    o->s1 = as_int16(sub << 16u) >> 24;
+#elif KIND == KIND_Q2
+    o->s0 = as_int16(sub & 15u), o->m0 = as_int16(sub >> 4u & 15u);
+    o->s1 = as_int16(sub >> 8u & 15u), o->m1 = as_int16(sub >> 12u);
+#elif KIND == KIND_AFFINE
+    o->s0 = o->s1 = as_int16(sub & 255u);
+    o->m0 = o->m1 = as_int16(sub >> 8u);
+#else
+    o->s0 = o->s1 = as_int16(sub << 24u) >> 24;
+#endif
+#endif
 #ifdef SPANS
     if (!ENDS_TERM(b)) {
         return;
@@ -131,19 +152,10 @@ static inline void unpack(PLANE_ARGS, size_t strip, int b, int blocks, strip_blo
 #endif
 #endif
 #endif
-#if SUB_BYTES
-    uint16 sub = convert_uint16(vload16(at, (__global const ushort *)(w + sub_at)));
-#if KIND == KIND_HALVES
-    o->s0 = as_int16(sub << 24u) >> 24;
-    o->s1 = as_int16(sub << 16u) >> 24;
-#elif KIND == KIND_Q2
-    o->s0 = as_int16(sub & 15u), o->m0 = as_int16(sub >> 4u & 15u);
-    o->s1 = as_int16(sub >> 8u & 15u), o->m1 = as_int16(sub >> 12u);
-#elif KIND == KIND_AFFINE
-    o->ws = o->ws * convert_float16(as_int16(sub & 255u));
-    o->wm = -(o->wm * convert_float16(as_int16(sub >> 8u)));
-#else
-    o->ws = o->ws * convert_float16(as_int16(sub << 24u) >> 24);
+#if SUB_BYTES && !TIMES_HERE
+    o->ws = o->ws * convert_float16(o->s0);
+#if KIND == KIND_AFFINE
+    o->wm = -(o->wm * convert_float16(o->m0));
 #endif
 #endif
 }
@@ -178,10 +190,14 @@ PAIRWISE(vpmaddwd, x86_shorts, X86(pmaddwd)(a, b)) /* int16 x int16 -> int32 */
 PAIRWISE(vpmaddubsw, x86_bytes, X86(pmaddubsw)(a, b)) /* uint8 x int8 -> int16, saturated */
 PAIRWISE(vpaddw, x86_ushorts, a + b) /* no pairs: int16 + int16 */
 
-/* An int16 holds eight products of codes of five bits (8 x 31 x 127 = 31,496), four of six bits.
+static inline uint16 int16_pair(int16 low, int16 high) {
+    return (as_uint16(low) & 0xffffu) | as_uint16(high) << 16u;
+}
+
+/* The sum of half a block, multiplied by `times`.
+ * An int16 holds eight products of codes of five bits (8 x 31 x 127 = 31,496), four of six bits.
  * Codes of eight bits: even and odd bytes apart, as int16. */
-static inline int16 dot_words(const strip_block *o, __global const uint *x, int from) {
-    const uint16 ones = 0x00010001u;
+static inline int16 dot_words(const strip_block *o, int16 times, __global const uint *x, int from) {
 #if LEVELS || LOW_BITS + HIGH_BITS == 8
     int16 sum = 0;
 #pragma unroll
@@ -193,16 +209,17 @@ static inline int16 dot_words(const strip_block *o, __global const uint *x, int 
         sum += as_int16(vpmaddwd(o->c[j] & 0x00ff00ffu, (uint16)even));
         sum += as_int16(vpmaddwd(o->c[j] >> 8u & 0x00ff00ffu, (uint16)odd));
     }
-    return sum;
+    return sum * times;
 #else
+    const uint16 both = int16_pair(times, times);
     uint16 a = vpaddw(vpmaddubsw(o->c[from], (uint16)x[from]),
                       vpmaddubsw(o->c[from + 1], (uint16)x[from + 1]));
     uint16 b = vpaddw(vpmaddubsw(o->c[from + 2], (uint16)x[from + 2]),
                       vpmaddubsw(o->c[from + 3], (uint16)x[from + 3]));
 #if LOW_BITS + HIGH_BITS == 6
-    return as_int16(vpmaddwd(a, ones)) + as_int16(vpmaddwd(b, ones));
+    return as_int16(vpmaddwd(a, both)) + as_int16(vpmaddwd(b, both));
 #else
-    return as_int16(vpmaddwd(vpaddw(a, b), ones));
+    return as_int16(vpmaddwd(vpaddw(a, b), both));
 #endif
 #endif
 }
@@ -226,7 +243,8 @@ static inline int8 pair_sums(short16 s) {
     return (v << 16 >> 16) + (v >> 16);
 }
 
-static inline int16 dot_words(const strip_block *o, const uint *even, const uint *odd, int from) {
+static inline int16 dot_words(const strip_block *o, int16 times, const uint *even, const uint *odd,
+                              int from) {
     int8 low = 0, high = 0;
     short16 a = 0, b = 0;
 #pragma unroll
@@ -247,48 +265,65 @@ static inline int16 dot_words(const strip_block *o, const uint *even, const uint
             a = b = 0;
         }
     }
-    return (int16)(low, high);
+    return (int16)(low, high) * times;
 }
 
 #endif
 
-/* Of both halves of a block. */
-static inline void dot_halves(const strip_block *o, __global const gw_act8 *x, int16 *a, int16 *b) {
+/* Of the block of x, its halves' sums of codes times those numbers. */
+static inline int16 times_sums(int16 first, int16 second, __global const gw_act8 *x) {
+#ifdef MULTIPLY_ADD
+    const uint both = ((__global const uint *)x)[1];
+    return as_int16(vpmaddwd(int16_pair(first, second), (uint16)both));
+#else
+    return first * (int)x->sum[0] + second * (int)x->sum[1];
+#endif
+}
+
+/* The sum of a block, multiplied by its integer scales if they are not in the head. */
+static inline int16 block_sum(const strip_block *o, __global const gw_act8 *x) {
+#if TIMES_HERE
+    const int16 s0 = o->s0, s1 = o->s1, off = times_sums(s0, s1, x);
+#else
+    const int16 s0 = 1, s1 = 1, off = (int)x->sum[0] + x->sum[1];
+#endif
 #ifdef MULTIPLY_ADD
     __global const uint *q = (__global const uint *)x->q;
-    *a = dot_words(o, q, 0), *b = dot_words(o, q, 4);
+    const int16 a = dot_words(o, s0, q, 0), b = dot_words(o, s1, q, 4);
 #else
     short16 q = vload16(0, (__global const short *)x->q);
     short16 even = (q << (short16)8) >> (short16)8, odd = q >> (short16)8;
     uint e[8], d[8];
     vstore8(as_uint8(even), 0, e);
     vstore8(as_uint8(odd), 0, d);
-    *a = dot_words(o, e, d, 0), *b = dot_words(o, e, d, 4);
+    const int16 a = dot_words(o, s0, e, d, 0), b = dot_words(o, s1, e, d, 4);
 #endif
+    return a + b - OFFSET * off;
 }
 
 #ifdef SPANS
+/* x: the last block of the term. */
 static inline float16 add_term(const strip_block *o, __global const gw_act8 *x, int16 sum,
-                               float16 acc) {
-    acc = fma(o->ws * x->scale, convert_float16(sum), acc);
-    return fma(o->wm, (float16)as_float(((__global const uint *)x)[1]), acc);
+                               int16 minimums, float16 acc) {
+    const float dx = x[1 - GW_ACT_SPAN].scale;
+#ifndef SCALED
+    acc = fma(o->ws * dx, convert_float16(sum), acc);
+    return fma(o->wm, (float16)x->scale, acc);
+#elif MINIMUMS
+    const float16 rest = -(o->wm * convert_float16(minimums));
+    return fma((float16)dx, fma(o->ws, convert_float16(sum), rest), acc);
+#else
+    return fma((float16)dx, o->ws * convert_float16(sum), acc);
+#endif
 }
 #else
 static inline float16 add_term(const strip_block *o, __global const gw_act8 *x, float16 acc) {
-    int16 a, b;
-    dot_halves(o, x, &a, &b);
-    float dx = x->scale;
-    int sum0 = x->sum[0], sum1 = x->sum[1];
-#if KIND == KIND_SIGNED || KIND == KIND_AFFINE
-    acc = fma(o->ws * dx, convert_float16(a + b - OFFSET * (sum0 + sum1)), acc);
-#else
-    a = o->s0 * (a - OFFSET * sum0) + o->s1 * (b - OFFSET * sum1);
-    acc = fma(o->ws * dx, convert_float16(a), acc);
-#endif
+    const float dx = x->scale;
+    acc = fma(o->ws * dx, convert_float16(block_sum(o, x)), acc);
 #if KIND == KIND_AFFINE
-    acc = fma(o->wm, (float16)(dx * (float)(sum0 + sum1)), acc);
+    acc = fma(o->wm, (float16)(dx * (float)(x->sum[0] + x->sum[1])), acc);
 #elif KIND == KIND_Q2
-    acc = fma(-(o->wm * dx), convert_float16(o->m0 * sum0 + o->m1 * sum1), acc);
+    acc = fma(-(o->wm * dx), convert_float16(times_sums(o->m0, o->m1, x)), acc);
 #endif
     return acc;
 }
@@ -322,7 +357,7 @@ static inline void strip_sums(PLANE_ARGS, size_t strip, int blocks, __global con
         }
     }
 #ifdef SPANS
-    int16 sum[MOST_ROWS];
+    int16 sum[MOST_ROWS], minimums[MOST_ROWS];
 #endif
     for (int b = 0; b < blocks; b++) {
         strip_block s;
@@ -330,11 +365,14 @@ static inline void strip_sums(PLANE_ARGS, size_t strip, int blocks, __global con
         for (int i = 0; i < n; i++) {
             __global const gw_act8 *act = x + (size_t)i * blocks + b;
 #ifdef SPANS
-            int16 low, high;
-            dot_halves(&s, act, &low, &high);
-            sum[i] = low + high + (b % GW_ACT_SPAN ? sum[i] : 0);
+            sum[i] = block_sum(&s, act) + (b % GW_ACT_SPAN ? sum[i] : 0);
+#if MINIMUMS
+            minimums[i] = times_sums(s.m0, s.m1, act) + (b % GW_ACT_SPAN ? minimums[i] : 0);
+#else
+            minimums[i] = 0;
+#endif
             if (ENDS_TERM(b)) {
-                acc[i][LANE(b)] = add_term(&s, act, sum[i], acc[i][LANE(b)]);
+                acc[i][LANE(b)] = add_term(&s, act, sum[i], minimums[i], acc[i][LANE(b)]);
             }
 #else
             acc[i][LANE(b)] = add_term(&s, act, acc[i][LANE(b)]);

@@ -41,8 +41,8 @@ KERNEL_OF_ANY_SIZE quantize(STEP, IN(in), IN(columns), OUT(out), const int width
     }
 }
 
-/* act8 [n, width] -> as gw_act8_span leaves them; a block begins with its scale and that times the
- * sum of all codes of its span. Items: spans. */
+/* act8 [n, width] -> as gw_act8_span leaves them; but the first block alone of a span has the scale,
+ * the others that times the sum of all its codes. Items: spans. */
 KERNEL_OF_ANY_SIZE align_spans(STEP, IN(in), OUT(out), const int width) {
     const int row = GROUP_ID(1), spans = width / (GW_ACT_SPAN * GW_ACT_BLOCK);
     AWAIT;
@@ -55,15 +55,18 @@ KERNEL_OF_ANY_SIZE align_spans(STEP, IN(in), OUT(out), const int width) {
         __global uint *to = WRITES(uint, out) + at;
         const uint top = span_top((uint4)(from[0], from[10], from[20], from[30]));
         const float inverse = gw_span_inverse(top);
-        int sum = 0;
+        int all = 0;
         for (int b = 0; b < GW_ACT_SPAN; b++) {
             const int part = gw_span_part(as_float(from[10 * b]), inverse);
-            vstore4(span_codes(vload4(0, from + 10 * b + 2), part, &sum), 0, to + 10 * b + 2);
-            vstore4(span_codes(vload4(0, from + 10 * b + 6), part, &sum), 0, to + 10 * b + 6);
+            int sum[2] = {0, 0};
+            vstore4(span_codes(vload4(0, from + 10 * b + 2), part, &sum[0]), 0, to + 10 * b + 2);
+            vstore4(span_codes(vload4(0, from + 10 * b + 6), part, &sum[1]), 0, to + 10 * b + 6);
+            to[10 * b + 1] = ((uint)sum[0] & 0xffffu) | (uint)sum[1] << 16;
+            all += sum[0] + sum[1];
         }
-        for (int b = 0; b < GW_ACT_SPAN; b++) {
-            to[10 * b] = top;
-            to[10 * b + 1] = as_uint(as_float(top) * (float)sum);
+        to[0] = top;
+        for (int b = 1; b < GW_ACT_SPAN; b++) {
+            to[10 * b] = as_uint(as_float(top) * (float)all);
         }
     }
 }
