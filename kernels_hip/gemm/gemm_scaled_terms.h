@@ -138,11 +138,11 @@ struct gw_scaled_product
     typedef gw_ring_block<F, TOKENS, DIGITS ? 1 : 2> ring;
     typedef typename ring::T T;
     typedef gw_scaled_operands<F, DIGITS> operands;
-    /* A step has the sums of STEP columns; those of minimums are of SIDE of them. */
+    /* A step has the sums of so many columns: of all, where those leave registers. */
     enum {
-        STEP = (int)operands::PARTS == 1 || TOKENS < 64 ? TOKENS : 64,
-        SIDE = STEP < 64 ? (int)STEP : 64,
-        TILES = SIDE / GW_MMA_N
+        SUMS = (int)operands::PARTS + operands::MINIMUM,
+        STEP = SUMS == 1 || TOKENS < 64 ? TOKENS : 64,
+        TILES = STEP / GW_MMA_N
     };
     using ring::at;
     using ring::job;
@@ -151,7 +151,7 @@ struct gw_scaled_product
     quarter<F> q[T::AR]; /* of the next stage, as they are in its record */
     scales<F> of[T::AR];
     typename operands::sum s[operands::PARTS][STEP / 2];
-    float m[SIDE / 2];
+    float m[STEP / 2]; /* minimums */
     float acc[1][T::NT][GW_MMA_C];
 
     using ring::ring;
@@ -176,19 +176,21 @@ struct gw_scaled_product
     }
     /* Products with columns from `first` on begin. */
     __device__ GW_ALWAYS_INLINE void begin(int u, int first) {
+        gw_group_begin();
+        if (operands::MINIMUM) {
+            gw_group_f16_eights<STEP>(
+                m, operand.minimum,
+                gw_group_eights(this->stage(u) + GROUP_TOKENS * GW_SCALED_SUMS_AT) + first);
+        }
         operand.template begin<STEP>(s,
                                      gw_group_columns(this->stage(u) + ring::CODES_AT) +
                                          first * (GW_GROUP_COLUMNS_8 / (int)GW_MMA_N),
                                      TOKENS / (int)GW_MMA_N * GW_GROUP_COLUMNS_8);
+        gw_group_end();
     }
-    __device__ GW_ALWAYS_INLINE void begin_minimums(int u, int first) {
-        gw_group_f16_eights<SIDE>(
-            m, operand.minimum,
-            gw_group_eights(this->stage(u) + GROUP_TOKENS * GW_SCALED_SUMS_AT) + first);
-    }
-    /* They are there: terms. from: of the columns, in the step. */
-    __device__ GW_ALWAYS_INLINE void finish(int u, int first, int from) {
-        const int column = first + from + gw_mma_c_col(at.lane, 0);
+    /* They are there: terms. */
+    __device__ GW_ALWAYS_INLINE void finish(int u, int first) {
+        const int column = first + gw_mma_c_col(at.lane, 0);
         const unsigned char *numbers = this->stage(u) + ring::NUMBERS_AT;
         const unsigned char *record = this->record(u, at.m);
         float d[T::CR], minimum[T::CR];
@@ -207,11 +209,11 @@ struct gw_scaled_product
 #pragma unroll
             for (int i = 0; i < 2 * GW_MMA_C; i++) {
                 const int k = i % GW_MMA_C, row = k / T::CC, n = j * GW_MMA_C + i;
-                const float one = operands::template whole<STEP>(s, from / 2 + n);
+                const float one = operands::template whole<STEP>(s, n);
                 const float dx = GW_F32_FROM_BITS(token[i / GW_MMA_C * 2 + k % T::CC]);
                 const float y =
                     operands::MINIMUM ? fmaf(d[row], one, -(minimum[row] * m[n])) : d[row] * one;
-                float &sum = acc[0][(first + from) / GW_MMA_N + n / GW_MMA_C][k];
+                float &sum = acc[0][first / GW_MMA_N + n / GW_MMA_C][k];
                 sum = fmaf(dx, y, sum);
             }
         }
@@ -220,9 +222,11 @@ struct gw_scaled_product
     __device__ GW_ALWAYS_INLINE void come() {
         gw_group_wait<0>();
         gw_group_keep<operands::PARTS * STEP / 2>(s[0]);
-        gw_group_keep<SIDE / 2>(m);
         gw_group_keep<2 * BLOCKS * GW_MMA_A>(operand.code[0][0]);
-        gw_group_keep<2>(operand.minimum);
+        if (operands::MINIMUM) {
+            gw_group_keep<STEP / 2>(m);
+            gw_group_keep<2>(operand.minimum);
+        }
     }
 
     __device__ GW_ALWAYS_INLINE void run(int u) {
@@ -234,26 +238,12 @@ struct gw_scaled_product
         for (; u < end; u++) {
 #pragma unroll
             for (int first = 0; first < TOKENS; first += STEP) {
-                gw_group_begin();
-                if (operands::MINIMUM) {
-                    begin_minimums(u, first);
-                }
                 begin(u, first);
-                gw_group_end();
                 if (first == 0 && u + 1 < end) {
                     fetch(u + 1);
                 }
                 come();
-#pragma unroll
-                for (int from = 0; from < STEP; from += SIDE) {
-                    if (operands::MINIMUM && from > 0) {
-                        gw_group_begin();
-                        begin_minimums(u, first + from);
-                        gw_group_end();
-                        come();
-                    }
-                    finish(u, first, from);
-                }
+                finish(u, first);
             }
             this->done(u);
             enter();
