@@ -25,8 +25,7 @@ template <class F, int TOKENS> struct gw_block_product : gw_ring_block<F, TOKENS
     typedef typename ring::T T;
     enum {
         PIECES = ring::PIECES,
-        COLUMNS = F::HALVES || TOKENS < 64 ? 32 : 64,
-        PARTS = F::HALVES ? 2 : 1,
+        COLUMNS = TOKENS < 64 ? 32 : 64,
         SIDES = TOKENS / PIECES / COLUMNS,
         TILES = COLUMNS / GW_MMA_N,
         SUMS = TILES * GW_MMA_C,
@@ -38,7 +37,7 @@ template <class F, int TOKENS> struct gw_block_product : gw_ring_block<F, TOKENS
     quarter<F> code[PIECES][T::AR];
     scales<F> scale[PIECES][T::CR];
     unsigned operand[2][2][GW_MMA_A]; /* of a block, by halves */
-    float s[2][PARTS][SUMS];
+    float s[2][SUMS];
     float acc[PIECES][T::NT][GW_MMA_C];
     float token[TILES][T::CC][F::TOKEN];
     int first; /* where the wave's columns begin */
@@ -86,14 +85,13 @@ template <class F, int TOKENS> struct gw_block_product : gw_ring_block<F, TOKENS
         gw_group_begin();
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            gw_group_f16<COLUMNS>(s[step % 2][h % PARTS], a[h], columns + h * GW_GROUP_K_STEP,
-                                  h % PARTS != h);
+            gw_group_f16<COLUMNS>(s[step % 2], a[h], columns + h * GW_GROUP_K_STEP, h > 0);
         }
         gw_group_end();
     }
     __device__ GW_ALWAYS_INLINE void finish(int step) {
-        float(*sums)[SUMS] = s[step % 2], row[T::CR][F::ROW];
-        gw_group_keep<PARTS * SUMS>(sums[0]);
+        float *sums = s[step % 2], row[T::CR][F::ROW];
+        gw_group_keep<SUMS>(sums);
         gw_group_keep<2 * GW_MMA_A>(operand[place_of(step)][0]);
 #pragma unroll
         for (int k = 0; k < T::CR; k++) {
@@ -103,11 +101,8 @@ template <class F, int TOKENS> struct gw_block_product : gw_ring_block<F, TOKENS
         for (int j = 0; j < TILES; j++) {
 #pragma unroll
             for (int k = 0; k < GW_MMA_C; k++) {
-                const float *of_row = row[k / T::CC];
-                const float one = sums[0][j * GW_MMA_C + k];
                 float &sum = acc[piece_of(step)][side_of(step) * TILES + j][k];
-                sum = add_sums<F>(F::HALVES ? of_row[1 % F::ROW] * one : one,
-                                  sums[PARTS - 1][j * GW_MMA_C + k], of_row, token[j][k % T::CC],
+                sum = add_sums<F>(sums[j * GW_MMA_C + k], 0.0f, row[k / T::CC], token[j][k % T::CC],
                                   sum);
             }
         }
