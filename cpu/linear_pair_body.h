@@ -6,7 +6,8 @@
  * over a register once. Codes wait unpacked in the first-level cache, for as many activation rows
  * as share them, because the registers have sums: of four rows, and of the four before, whose terms
  * are added between products. A processor that runs two programs does not look far enough ahead to
- * do so by itself.
+ * do so by itself. Terms of four blocks (linear_scaled_body.h) are too few for that to pay:
+ * registers have the sums of a block and of a span there.
  */
 #if V_GROUP > 1
 
