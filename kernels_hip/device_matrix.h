@@ -216,6 +216,72 @@ GW_DEVICE void gw_mma_int8(int *c, const unsigned *a, const unsigned *b) {
 
 /* ---- matrix instructions of four waves ------------------------------------------------------- */
 
+/* The upper, or lower, bytes of pairs of 16 bits, by turns of `even` and of `odd`. */
+GW_DEVICE unsigned gw_high_bytes(unsigned even, unsigned odd) {
+#if defined(GW_NVIDIA)
+    return __byte_perm(even, odd, 0x7351);
+#else
+    return (even >> 8 & 0x00ff00ffu) | (odd & 0xff00ff00u);
+#endif
+}
+GW_DEVICE unsigned gw_low_bytes(unsigned even, unsigned odd) {
+#if defined(GW_NVIDIA)
+    return __byte_perm(even, odd, 0x6240);
+#else
+    return (even & 0x00ff00ffu) | (odd << 8 & 0xff00ff00u);
+#endif
+}
+
+/* Byte `at` (0 .. 3) of v, less OFFSET, twice; exact. */
+template <int OFFSET> __device__ static inline unsigned gw_half_of_byte(unsigned v, int at) {
+#if defined(GW_NVIDIA)
+    unsigned r;
+    asm("sub.f16x2 %0, %1, %2;"
+        : "=r"(r)
+        : "r"(__byte_perm(v, 0x64646464u, 0x4040u + at * 0x0101u)),
+          "r"((0x6400u + OFFSET) * 0x10001u));
+    return r;
+#else
+    return gw_f32_to_f16((float)(v >> 8 * at & 255u) - (float)OFFSET) * 0x10001u;
+#endif
+}
+
+/* Pairs of binary16 times others. What comes of it has to be exact. */
+GW_DEVICE unsigned gw_times_halves(unsigned a, unsigned b) {
+#if defined(GW_NVIDIA)
+    unsigned r;
+    asm("mul.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+#else
+    unsigned r = 0;
+    for (int i = 0; i < 32; i += 16) {
+        r |=
+            (unsigned)gw_f32_to_f16(gw_widen_f16((gw_u16)(a >> i)) * gw_widen_f16((gw_u16)(b >> i)))
+            << i;
+    }
+    return r;
+#endif
+}
+
+/* gw_halves_of_bytes without an offset, times `scale`, twice a binary16: exact where 1024 times it
+ * and all products are. less: -1024 scale. */
+GW_DEVICE void gw_scaled_halves_of_bytes(unsigned v, unsigned scale, unsigned less, unsigned *low,
+                                         unsigned *high) {
+#if defined(GW_NVIDIA)
+    asm("fma.rn.f16x2 %0, %1, %2, %3;"
+        : "=r"(*low)
+        : "r"(__byte_perm(v, 0x64646464u, 0x4140)), "r"(scale), "r"(less));
+    asm("fma.rn.f16x2 %0, %1, %2, %3;"
+        : "=r"(*high)
+        : "r"(__byte_perm(v, 0x64646464u, 0x4342)), "r"(scale), "r"(less));
+#else
+    (void)less;
+    gw_halves_of_bytes<0>(v, low, high);
+    *low = gw_times_halves(*low, scale);
+    *high = gw_times_halves(*high, scale);
+#endif
+}
+
 /* D[4 * 16, N] = A[4 * 16, K] B[K, N] (+ D) by four neighbouring waves, begun and not waited for:
  * `wgmma` of NVIDIA's sm_90a. A wave holds its 16 rows of A and of D as for the instructions above,
  * tile j of GW_MMA_N columns of D in registers 4 j on. B lies in shared memory, 128 bytes of a

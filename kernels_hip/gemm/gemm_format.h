@@ -57,6 +57,7 @@ struct format {
      * the sums of its tokens' codes times integer minimums. */
     static constexpr int SCALED = SUB != 0, MINIMUMS = SCALED && (AFFINE || TERM == GW_TERM_Q2);
     static constexpr int WHOLE = SPAN || SCALED; /* records of prompts are terms */
+    static constexpr int FORM = GW_GROUP_FORM(LOW, HIGH, LEVELS, TERM, SUB);
     /* Codes without their offset at the top of a byte, so that one bit flips: this far up. */
     static constexpr int UP = TERM != GW_TERM_SIGNED || OFFSET == 0 ? 0 : OFFSET == 8 ? 4 : 3;
     /* Numbers per block of a row, of a token; of a row in a prompt's term. */

@@ -154,7 +154,7 @@ GW_KERNEL(gw_spread_scaled, struct gw_spread_params, GW_SPREAD_THREADS) {
 
 /* ---- quantized weights ----------------------------------------------------------------------- */
 
-template <class F, int SPAN = F::SPAN, int SCALED = F::SUB> struct product {
+template <class F, int SPAN = F::SPAN, int SCALED = F::SCALED> struct product {
     __device__ static inline void run(const gw_gemm_params &p, unsigned char *shared) {
         gw_ring_run<gw_block_product, F>(p, shared);
     }

@@ -39,8 +39,7 @@ __device__ static inline int gw_group_number(int tokens, int token, int n) {
  * Numbers of a stage's tokens come before their codes, with room for 128; or, where those are
  * bytes, behind them, for as many as the tile has: codes begin at a multiple of 1024. */
 template <class F, int TOKENS, int CODE> struct gw_ring_block {
-    static constexpr int FORM = GW_GROUP_FORM(F::LOW, F::HIGH, F::LEVELS, F::TERM, F::SUB),
-                         PIECES = TOKENS < GROUP_TOKENS || F::SUB ? 1 : 2;
+    static constexpr int FORM = F::FORM, PIECES = TOKENS < GROUP_TOKENS || F::SCALED ? 1 : 2;
     typedef gw_tile<GW_GEMM_ROWS, TOKENS, 8 / PIECES, PIECES> T;
     enum {
         RING = GW_GROUP_RING(FORM),

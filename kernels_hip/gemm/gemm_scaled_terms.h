@@ -35,7 +35,7 @@ template <class F, int DIGITS> struct gw_scaled_operands;
 template <class F> struct gw_scaled_operands<F, 0> {
     typedef float sum;
     enum {
-        MINIMUM = F::TERM == GW_TERM_AFFINE || F::TERM == GW_TERM_Q2,
+        MINIMUM = F::MINIMUMS,
         PARTS = F::LOW == 4 && F::HIGH == 1 ? 2 : 1 /* sums */
     };
     unsigned code[BLOCKS][2][GW_MMA_A]; /* by halves of a block */
@@ -130,11 +130,8 @@ template <class F> struct gw_scaled_operands<F, 1> {
 };
 
 template <class F, int TOKENS>
-struct gw_scaled_product
-    : gw_ring_block<
-          F, TOKENS,
-          GW_GROUP_FORM(F::LOW, F::HIGH, F::LEVELS, F::TERM, F::SUB) == GW_STAGE_DIGITS ? 1 : 2> {
-    enum { DIGITS = GW_GROUP_FORM(F::LOW, F::HIGH, F::LEVELS, F::TERM, F::SUB) == GW_STAGE_DIGITS };
+struct gw_scaled_product : gw_ring_block<F, TOKENS, F::FORM == (int)GW_STAGE_DIGITS ? 1 : 2> {
+    enum { DIGITS = F::FORM == (int)GW_STAGE_DIGITS };
     typedef gw_ring_block<F, TOKENS, DIGITS ? 1 : 2> ring;
     typedef typename ring::T T;
     typedef gw_scaled_operands<F, DIGITS> operands;
