@@ -183,7 +183,7 @@ __device__ static inline void add_record(const operands<F, T> &o, const unsigned
 #pragma unroll
     for (int first = 0; first < T::NT; first += PAIR) {
         int s[PAIR][T::MT][GW_MMA_C];
-        float minimums[PAIR][T::MT][GW_MMA_C] = {};
+        gw_sync_wave(); /* or products of later tiles begin so early that registers spill */
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
             unsigned tokens[2 * GW_MMA_B];
@@ -193,27 +193,25 @@ __device__ static inline void add_record(const operands<F, T> &o, const unsigned
                 const int j = i / T::MT, m = i % T::MT;
                 multiply_record<F, T::CC>(s[j][m], a[b][m], tokens + j * GW_MMA_B, o.scale[m], b);
             }
-#pragma unroll
-            for (int j = 0; j < (F::MINIMUMS ? PAIR : 0); j++) {
-                float token[T::CC][F::TOKEN];
-                load_numbers<F, T>(token, numbers, b, first + j, at);
-#pragma unroll
-                for (int i = 0; i < T::MT * GW_MMA_C; i++) {
-                    const int m = i / GW_MMA_C, k = i % GW_MMA_C;
-                    float &sum = minimums[j][m][k];
-                    sum = add_minimums<F>(o.scale[m][k / T::CC], b, token[k % T::CC], sum);
-                }
-            }
         }
 #pragma unroll
         for (int j = 0; j < PAIR; j++) {
-            float token[T::CC][F::TOKEN];
-            load_numbers<F, T>(token, numbers, 0, first + j, at);
+            float token[T::CC][F::TOKEN], minimums[T::MT][GW_MMA_C] = {};
+#pragma unroll
+            for (int b = F::MINIMUMS ? BLOCKS - 1 : 0; b >= 0; b--) { /* the scale is the same */
+                load_numbers<F, T>(token, numbers, b, first + j, at);
+#pragma unroll
+                for (int i = 0; i < (F::MINIMUMS ? T::MT * GW_MMA_C : 0); i++) {
+                    const int m = i / GW_MMA_C, k = i % GW_MMA_C;
+                    minimums[m][k] =
+                        add_minimums<F>(o.scale[m][k / T::CC], b, token[k % T::CC], minimums[m][k]);
+                }
+            }
 #pragma unroll
             for (int i = 0; i < T::MT * GW_MMA_C; i++) {
                 const int m = i / GW_MMA_C, k = i % GW_MMA_C;
                 float &sum = acc[m][first + j][k];
-                sum = prompt_term<F>(s[j][m][k], minimums[j][m][k], o.row[m][k / T::CC],
+                sum = prompt_term<F>(s[j][m][k], minimums[m][k], o.row[m][k / T::CC],
                                      token[k % T::CC], sum);
             }
         }

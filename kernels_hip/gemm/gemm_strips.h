@@ -147,7 +147,7 @@ template <class F, class T>
 __device__ static inline void compute_record(const unsigned char *record, const unsigned char *x,
                                              const token_places &places, int lane,
                                              float (*acc)[GW_MMA_C]) {
-    enum { TILES = T::NT < 4 ? T::NT : 4 };
+    enum { TILES = T::NT < 4 || F::SCALED ? 2 : 4 };
     const gw_shared_at stage = gw_shared_address(x);
     const float *numbers = (const float *)(x + T::X);
     quarter<F> q[T::AR];
@@ -171,7 +171,7 @@ __device__ static inline void compute_record(const unsigned char *record, const 
 #pragma unroll
     for (int first = 0; first < T::NT; first += TILES) {
         int s[TILES][GW_MMA_C];
-        float minimums[TILES][GW_MMA_C] = {};
+        gw_sync_wave(); /* or products of later tiles begin so early that registers spill */
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
 #pragma unroll
@@ -181,26 +181,23 @@ __device__ static inline void compute_record(const unsigned char *record, const 
                 multiply_record<F, T::CC>(s[j], a[b], tokens, scale, b);
                 multiply_record<F, T::CC>(s[j + 1], a[b], tokens + GW_MMA_B, scale, b);
             }
-#pragma unroll
-            for (int j = 0; j < (F::MINIMUMS ? TILES : 0); j++) {
-                float token[T::CC][F::TOKEN];
-                load_numbers<F, T>(token, numbers, b, first + j, lane);
-#pragma unroll
-                for (int k = 0; k < GW_MMA_C; k++) {
-                    minimums[j][k] =
-                        add_minimums<F>(scale[k / T::CC], b, token[k % T::CC], minimums[j][k]);
-                }
-            }
         }
 #pragma unroll
         for (int j = 0; j < TILES; j++) {
-            float token[T::CC][F::TOKEN];
-            load_numbers<F, T>(token, numbers, 0, first + j, lane);
+            float token[T::CC][F::TOKEN], minimums[GW_MMA_C] = {};
+#pragma unroll
+            for (int b = F::MINIMUMS ? BLOCKS - 1 : 0; b >= 0; b--) { /* the scale is the same */
+                load_numbers<F, T>(token, numbers, b, first + j, lane);
+#pragma unroll
+                for (int k = 0; k < (F::MINIMUMS ? GW_MMA_C : 0); k++) {
+                    minimums[k] =
+                        add_minimums<F>(scale[k / T::CC], b, token[k % T::CC], minimums[k]);
+                }
+            }
 #pragma unroll
             for (int k = 0; k < GW_MMA_C; k++) {
                 float &sum = acc[first + j][k];
-                sum =
-                    prompt_term<F>(s[j][k], minimums[j][k], row[k / T::CC], token[k % T::CC], sum);
+                sum = prompt_term<F>(s[j][k], minimums[k], row[k / T::CC], token[k % T::CC], sum);
             }
         }
     }
