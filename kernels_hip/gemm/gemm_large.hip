@@ -183,6 +183,7 @@ __device__ static inline void add_record(const operands<F, T> &o, const unsigned
 #pragma unroll
     for (int first = 0; first < T::NT; first += PAIR) {
         int s[PAIR][T::MT][GW_MMA_C];
+        gw_sync_wave(); /* or products of later tiles begin so early that registers spill */
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
             unsigned tokens[2 * GW_MMA_B];

@@ -171,6 +171,7 @@ __device__ static inline void compute_record(const unsigned char *record, const 
 #pragma unroll
     for (int first = 0; first < T::NT; first += TILES) {
         int s[TILES][GW_MMA_C];
+        gw_sync_wave(); /* or products of later tiles begin so early that registers spill */
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
 #pragma unroll
@@ -184,6 +185,7 @@ __device__ static inline void compute_record(const unsigned char *record, const 
 #pragma unroll
         for (int j = 0; j < TILES; j++) {
             float token[T::CC][F::TOKEN], minimums[GW_MMA_C] = {};
+            gw_read_no_earlier();
 #pragma unroll
             for (int b = F::MINIMUMS ? BLOCKS - 1 : 0; b >= 0; b--) { /* the scale is the same */
                 load_numbers<F, T>(token, numbers, b, first + j, lane);
