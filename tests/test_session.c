@@ -114,7 +114,8 @@ static double distance(const float *a, const float *b, size_t n) {
 
 /* ---- one text ------------------------------------------------------------------------------- */
 
-static void check_one_text(const char *file, const char *weights) {
+/* most: how far prompts and generated tokens may be apart. */
+static void check_one_text(const char *file, const char *weights, double most) {
     rig r = open_rig(file, "cpu", weights);
     size_t n = (size_t)N_IDS * (size_t)r.v;
     float *whole = prompt_rows(&r, 512, "f16");
@@ -134,10 +135,10 @@ static void check_one_text(const char *file, const char *weights) {
         }
         free(other);
     }
-    double apart = distance(single, whole, n); /* two orders of the same sums */
+    double apart = distance(single, whole, n);
     print_message("  %s %s: decode and prefill are %.2g apart\n", file, weights ? weights : "",
                   apart);
-    assert_true(apart < 2e-2);
+    assert_true(apart < most);
     free(single);
     free(whole);
     close_rig(&r);
@@ -145,14 +146,16 @@ static void check_one_text(const char *file, const char *weights) {
 
 static void test_one_text(void **state) {
     (void)state;
-    check_one_text("tales-2m-f16.gguf", NULL);
-    check_one_text("tales-2m-q4_k_m.gguf", NULL);
-    check_one_text("tales-2m-f16.gguf", "int4-g64");
+    /* Two orders of the same sums; of formats with integer scales, two scales of the input too. */
+    const double orders = 2e-2, scales = 3e-2;
+    check_one_text("tales-2m-f16.gguf", NULL, orders);
+    check_one_text("tales-2m-q4_k_m.gguf", NULL, scales);
+    check_one_text("tales-2m-f16.gguf", "int4-g64", orders);
     if (!TEST_SANITIZED) { /* a session knows nothing of formats */
-        check_one_text("tales-2m-q8_0.gguf", NULL);
-        check_one_text("tales-2m-q4_0.gguf", NULL);
-        check_one_text("tales-2m-q6_k.gguf", NULL);
-        check_one_text("tales-2m-f16.gguf", "int8");
+        check_one_text("tales-2m-q8_0.gguf", NULL, orders);
+        check_one_text("tales-2m-q4_0.gguf", NULL, orders);
+        check_one_text("tales-2m-q6_k.gguf", NULL, scales);
+        check_one_text("tales-2m-f16.gguf", "int8", orders);
     }
 }
 
