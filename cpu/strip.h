@@ -48,23 +48,18 @@ enum { GW_HALVED_LEVELS = 64 };
 /* Blocks of a term: gw_format.span as a constant. */
 #define GW_STRIP_SPAN(fmt)                                                                         \
     ((fmt) == GW_FMT_INT4_G128 || (fmt) == GW_FMT_INT4_G256 ? GW_ACT_SPAN : 1)
-/* The same in the order of prompts: gw_format.prompt_span. Formats whose two spans differ have
- * integer scales: GW_STRIP_SCALED_F. */
-#define GW_STRIP_PROMPT_SPAN(fmt)                                                                  \
-    (GW_STRIP_SPAN(fmt) > 1 || (fmt) == GW_FMT_Q2_K || (fmt) == GW_FMT_Q3_K ||                     \
-             (fmt) == GW_FMT_Q4_K || (fmt) == GW_FMT_Q5_K || (fmt) == GW_FMT_Q6_K ||               \
-             (fmt) == GW_FMT_IQ4_XS || (fmt) == GW_FMT_IQ3_S_CODES ||                              \
-             (fmt) == GW_FMT_IQ3_XXS_CODES || (fmt) == GW_FMT_IQ2_CODES ||                         \
-             (fmt) == GW_FMT_IQ1_CODES                                                             \
-         ? GW_ACT_SPAN                                                                             \
-         : 1)
 
 #define GW_STRIP_ENUM(name, NAME, weights, bytes, head)                                            \
     GW_STRIP_SUBS_##name = (weights) / 32, GW_STRIP_GROUP_##name = (bytes),                        \
     GW_STRIP_HEAD_##name = (head), GW_STRIP_FMT_##name = GW_FMT_##NAME,                            \
-    GW_STRIP_SPAN_##name = GW_STRIP_SPAN(GW_FMT_##NAME),                                           \
-    GW_STRIP_SCALED_##name = GW_STRIP_PROMPT_SPAN(GW_FMT_##NAME) > GW_STRIP_SPAN(GW_FMT_##NAME),
+    GW_STRIP_SPAN_##name = GW_STRIP_SPAN(GW_FMT_##NAME),
 enum { GW_STRIP_FORMATS(GW_STRIP_ENUM) GW_STRIP_ENUM_END };
 #undef GW_STRIP_ENUM
+
+/* Integer scales: a term of a prompt is GW_ACT_SPAN blocks (gw_format.prompt_span). */
+#define GW_STRIP_SCALED(unused, NAME, name, low, high, offset, levels, term, sub, share, head)     \
+    GW_STRIP_SCALED_##name = (sub),
+enum { GW_QUANT_FORMATS(GW_STRIP_SCALED, 0) GW_STRIP_SCALED_END };
+#undef GW_STRIP_SCALED
 
 #endif

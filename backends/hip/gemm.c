@@ -174,10 +174,7 @@ static gw_status record_spread(struct gw_segment *segment, const gw_node *node,
                                  .x = p->x,
                                  .y = scratch,
                                  .k = p->k,
-                                 .numbers =
-                                     kind->form == GW_STAGE_BLOCKS || kind->form == GW_STAGE_SPAN
-                                         ? GW_GEMM_NUMBERS(kind->term)
-                                         : 1,
+                                 .numbers = GW_GEMM_NUMBERS(kind->term),
                                  .form = kind->form,
                                  .tiles = (int32_t)blocks_of(p, 1, GW_GEMM_ROWS, 1),
                                  .blocks = (int32_t)launched};
@@ -198,7 +195,8 @@ static gw_status record_spread(struct gw_segment *segment, const gw_node *node,
 static size_t spread_bytes(const struct gw_segment *segment, const gw_node *node) {
     size_t tiles = gw_hip_groups((size_t)segment->rows, GW_GEMM_TOKENS(1));
     return (tiles * gw_hip_groups(gw_hip_width(node->in[0]), 4 * GW_ACT_BLOCK) *
-                GW_GROUP_TOKENS(GW_STAGE_BLOCKS, GW_GEMM_NUMBERS(GW_TERM_AFFINE)) + /* the longest */
+                GW_GROUP_TOKENS(GW_STAGE_BLOCKS,
+                                GW_GEMM_NUMBERS(GW_TERM_AFFINE)) + /* the longest */
             255) /
            256 * 256;
 }

@@ -109,7 +109,7 @@ GW_KERNEL(gw_spread_span, struct gw_spread_params, GW_SPREAD_THREADS) {
     for (int h = 0; h < 2; h++) {
         store4(stage + half_at(token, i, h), act + 2 + 4 * h);
     }
-    if (i < p.numbers) {
+    if (i < (wide ? 2 : 1)) {
         const float scale = GW_F32_FROM_BITS(act[0]);
         *(float *)(numbers + gw_group_number(tokens, token, i)) =
             i ? scale * (float)gw_first_sum(act[1]) : scale;

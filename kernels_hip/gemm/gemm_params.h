@@ -64,7 +64,8 @@ enum {
  *           GW_GROUP_WIDE tokens (gemm_tiling.h)
  *   SCALED  the same with integer scales, which are multiplied into the weights' codes, as 16-bit
  *           floats: a scale of a token, and the sums of its halves of blocks, 16-bit floats too
- *   DIGITS  where such products need more bits than a 16-bit float has, they are two int8 digits
+ *   DIGITS  of Q6_K and of levels, where such products may need more bits than a 16-bit float has,
+ *           they are two int8 digits
  */
 enum {
     GW_SPREAD_THREADS = 256,

@@ -6,11 +6,12 @@
  * Operands are binary16 where those have the products, of which the largest is 1953 (Q5_K). Sums
  * are integers, exact in binary32 below 2^24: of all blocks, or of two and two where four may have
  * more (Q5_K: 31,496,000), which are added up with the one rounding that their definition has.
- * Minimums times the sums of tokens' codes are a product of eight columns more. Else (products of
- * up to 32,767) an operand is two int8 digits, 256 high + low.
+ * Minimums times the sums of tokens' codes are a product of eight columns more. Of Q6_K
+ * and of codes that are levels (products of up to 32,767) an operand is two int8 digits, 256 high
+ * + low.
  *
- * The registers do not suffice for the sums of two steps: while four waves turn theirs into terms,
- * the other four have the matrix unit.
+ * The registers do not suffice for the sums of two steps, nor for the operands of two stages: a
+ * wave's products, its terms and its operands follow one another.
  */
 #ifndef GW_KERNELS_HIP_GEMM_SCALED_TERMS_H
 #define GW_KERNELS_HIP_GEMM_SCALED_TERMS_H
