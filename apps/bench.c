@@ -24,6 +24,8 @@ typedef struct bench_job {
     const app_options *o;
     bench_test *tests;
     size_t n_tests;
+    const int32_t *batches; /* prompt tokens of a pass; 0: the session's own */
+    size_t n_batches;
     int32_t n_ctx;
     const char *path;   /* of the model that is timed */
     app_draft draft;    /* of the session; drafter NULL without --draft */
@@ -402,11 +404,11 @@ static int run_batches(bench_job *job, gw_model *model, bench_result *base) {
     for (int32_t i = 0; i < job->n_ctx; i++) {
         tokens[i] = token_at(i, base->info.n_vocab);
     }
-    for (size_t b = 0; b < o->batch_list.n && code == APP_OK; b++) {
+    for (size_t b = 0; b < job->n_batches && code == APP_OK; b++) {
         gw_session *session = NULL;
-        base->batch = o->batch_list.at[b];
-        code = app_open_session(o, model, job->n_ctx, base->batch, &session);
+        code = app_open_session(o, model, job->n_ctx, job->batches[b], &session);
         if (code == APP_OK) {
+            base->batch = job->batches[b] > 0 ? job->batches[b] : gw_session_chunk(session);
             code = open_greedy(job, model);
         }
         if (code == APP_OK) {
@@ -459,9 +461,8 @@ static int run_model(bench_job *job, const char *path, int32_t threads) {
         app_error("out of memory");
     } else {
         app_need need = {.n_ctx = job->n_ctx};
-        for (size_t i = 0; i < job->o->batch_list.n; i++) {
-            int32_t batch = job->o->batch_list.at[i];
-            need.batch = batch > need.batch ? batch : need.batch;
+        for (size_t i = 0; i < job->n_batches; i++) {
+            need.batch = job->batches[i] > need.batch ? job->batches[i] : need.batch;
         }
         code = job->o->forecast ? forecast(job->o, path, threads, &need, base) : APP_OK;
         code = code == APP_OK ? app_open_model(job->o, path, threads, &need, &model) : code;
@@ -481,9 +482,9 @@ static int run_model(bench_job *job, const char *path, int32_t threads) {
 }
 
 static int run_bench(const app_options *o) {
-    static const int32_t default_threads[1] = {0};
+    static const int32_t default_threads[1] = {0}, default_batches[1] = {0};
     static const char *const default_model[1] = {NULL};
-    bench_job job = {.o = o};
+    bench_job job = {.o = o, .batches = default_batches, .n_batches = 1};
     if (o->gemm != NULL) {
         return bench_gemm(o);
     }
@@ -493,7 +494,11 @@ static int run_bench(const app_options *o) {
     if (o->parallel.n > 0) {
         return bench_parallel(o);
     }
-    job.printer = (bench_printer){.format = o->format, .show_batch = o->batch_list.n > 1};
+    if (o->batch_list.n > 0) {
+        job.batches = o->batch_list.at;
+        job.n_batches = o->batch_list.n;
+    }
+    job.printer = (bench_printer){.format = o->format, .show_batch = job.n_batches > 1};
     job.printer.show_forecast = o->forecast;
     if (o->ops && strcmp(o->format, "csv") == 0) {
         app_error("--ops: a csv table has no place for it: use -o md, json or jsonl");
@@ -510,7 +515,7 @@ static int run_bench(const app_options *o) {
     const int32_t *threads = o->thread_list.n > 0 ? o->thread_list.at : default_threads;
     const char *const *models = o->models.n > 0 ? o->models.at : default_model;
     if (code == APP_OK) {
-        job.kept = calloc(job.n_tests * o->batch_list.n, sizeof *job.kept);
+        job.kept = calloc(job.n_tests * job.n_batches, sizeof *job.kept);
         if (job.kept == NULL) {
             app_error("out of memory");
             code = APP_FAILURE;

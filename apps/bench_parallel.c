@@ -197,7 +197,7 @@ static int time_width(const app_options *o, gw_model *model, const gw_model_info
     gw_batch *batch = NULL;
     int32_t n_ctx = run->n_prompt + run->n_gen, pages = (n_ctx - 1) / PAGE + 1;
     gw_batch_options bo = {.n_ctx = n_ctx,
-                           .chunk = o->batch_list.at[0],
+                           .chunk = o->batch_list.n > 0 ? o->batch_list.at[0] : 0,
                            .kv_type = o->kv_type,
                            .parallel = run->n,
                            .queue = run->n,
@@ -253,7 +253,8 @@ int bench_parallel(const app_options *o) {
         return APP_USAGE;
     }
     /* The cache of all is what layers are placed beside. */
-    app_need need = {.n_ctx = largest(&o->parallel) * (n_ctx + PAGE), .batch = o->batch_list.at[0]};
+    app_need need = {.n_ctx = largest(&o->parallel) * (n_ctx + PAGE),
+                     .batch = o->batch_list.n > 0 ? o->batch_list.at[0] : 0};
     bench_draft draft = {0};
     int code = app_open_model(o, path, threads, &need, &model);
     if (code == APP_OK) {

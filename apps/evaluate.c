@@ -177,8 +177,7 @@ static int score_windows(job *j, gw_model *model, const judge_windows *w, judged
     judge_text t = {.windows = w,
                     .model = model,
                     .base = j->base_session,
-                    .base_file = j->base_file.path != NULL ? &j->base_file : NULL,
-                    .batch = j->o->batch};
+                    .base_file = j->base_file.path != NULL ? &j->base_file : NULL};
     tally scored = {0};
     out_file save = {.fd = -1};
     gw_model_info info;

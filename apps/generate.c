@@ -118,7 +118,7 @@ int generator_begin(app_generator *g, const gw_grammar *grammar, int mid_text) {
 
 gw_status generator_read(app_generator *g, const int32_t *tokens, size_t n,
                          app_progress *progress) {
-    size_t slice = (size_t)g->o->batch;
+    size_t slice = (size_t)gw_session_chunk(g->session);
     gw_status status = GW_OK;
     for (size_t at = 0; at < n && status == GW_OK; at += slice) {
         size_t part = n - at < slice ? n - at : slice;

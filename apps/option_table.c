@@ -6,6 +6,7 @@
 
 #define AT(field) offsetof(app_options, field)
 #define INT_MAX_D 2147483647.0
+#define PASS_HELP "prompt tokens per pass; default: 512, and 1024 where cards compute all layers"
 
 const app_option app_option_table[] = {
     {"-m --model", KIND_TEXT,
@@ -78,13 +79,13 @@ const app_option app_option_table[] = {
     {"-c --ctx-size", KIND_INT, CMD_LOGITS, AT(n_ctx), 0, INT_MAX_D, "N", "0",
      "context in tokens; 0: as many as are needed"},
     {"-b -ub --batch-size --ubatch-size", KIND_INT, CMD_SAMPLE | CMD_SCORE | CMD_LOGITS | CMD_PLAN,
-     AT(batch), 1, GW_CHUNK_MAX, "N", "512", "prompt tokens per pass"},
+     AT(batch), 1, GW_CHUNK_MAX, "N", NULL, PASS_HELP},
     {"-c --ctx-size", KIND_INT, CMD_ENCODE, AT(n_ctx), 0, GW_ENCODER_ROWS, "N", "0",
      "most tokens of a text; 0: what the model takes"},
     {"-b -ub --batch-size --ubatch-size", KIND_INT, CMD_ENCODE, AT(batch), 0, GW_ENCODER_ROWS, "N",
      "0", "tokens of short texts that are computed together; 0: 512, of a card 8192"},
     {"-b -ub --batch-size --ubatch-size", KIND_INTS, CMD_BENCH, AT(batch_list), 1, GW_CHUNK_MAX,
-     "N,...", "512", "prompt tokens per pass"},
+     "N,...", NULL, PASS_HELP},
     {"--kv-type -ctk -ctv --cache-type-k --cache-type-v", KIND_CHOICE, CMD_ENCODE, AT(kv_type), 0,
      0, "auto|f16|f32|q8_0", "auto",
      "format of keys and values on their way through a layer; auto: f32, but f16 where a card "

@@ -8,7 +8,7 @@
 #include "apps/signals.h"
 
 static int score_text(const app_options *o, gw_model *model, const judge_windows *windows) {
-    judge_text t = {.windows = windows, .model = model, .batch = o->batch};
+    judge_text t = {.windows = windows, .model = model};
     tally scored = {0};
     tally_figures f;
     gw_model_info info;

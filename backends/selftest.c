@@ -11,7 +11,8 @@
 #include "core/plan/backend.h"
 #include "core/tensor/sample.h"
 
-enum { TENSORS = 12, FENCE = 256, SPARE = 2 };
+/* DISTINCT: rows of weights until they repeat, which no tile's size divides. */
+enum { TENSORS = 12, FENCE = 256, SPARE = 2, DISTINCT = 29 };
 
 typedef struct self_case {
     gw_op op;
@@ -231,9 +232,13 @@ static gw_status weight(setup *s, int keep_rows, const gw_tensor **out) {
         return nomem();
     }
     rows.bytes = s->host[t - s->t];
-    for (int r = 0; r < n_rows; r++) {
-        fill_row(s, c->fmt, (unsigned char *)s->host[t - s->t] + (size_t)r * rows.row_bytes, x,
-                 (size_t)c->k);
+    unsigned char *row = s->host[t - s->t];
+    for (int r = 0; r < n_rows; r++, row += rows.row_bytes) {
+        if (r < DISTINCT) {
+            fill_row(s, c->fmt, row, x, (size_t)c->k);
+        } else {
+            memcpy(row, row - DISTINCT * rows.row_bytes, rows.row_bytes);
+        }
     }
     free(x);
     gw_weight_source src = {.rows = produce, .state = &rows, .keep_rows = keep_rows};

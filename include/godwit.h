@@ -203,8 +203,7 @@ gw_status gw_tokenize(const gw_model *model, const char *text, size_t bytes, int
                       int32_t **ids, size_t *n);
 /* A text and its pair, as rerankers and other encoders take two: framed as the model's own
  * tokenizer does ([CLS] A [SEP] B [SEP], ...). pair NULL: one text. flags: BOS, else nothing stands
- * around and between; SPECIAL. *types [*n]: the segment (type id) of each token. Both are freed
- * with gw_free. */
+ * around and between; SPECIAL. *types [*n]: the segment of each token. gw_free both. */
 gw_status gw_tokenize_pair(const gw_model *model, const char *text, size_t bytes, const char *pair,
                            size_t pair_bytes, int flags, int32_t **ids, int32_t **types, size_t *n);
 /* text: out, malloc'd, NUL-terminated, *bytes long without it; may hold any bytes. */
@@ -317,7 +316,7 @@ enum { GW_DECODE_MAX = 16, GW_CHUNK_MAX = 2048 };
 
 typedef struct gw_session_options {
     int32_t n_ctx;              /* 0: the model's training context                               */
-    int32_t chunk;              /* prompt tokens per pass, 1..GW_CHUNK_MAX; 0: 512               */
+    int32_t chunk; /* prompt tokens per pass, 1..GW_CHUNK_MAX; 0: 512, of cards alone 1024       */
     const char *kv_type;        /* NULL or "f16"; "f32", "q8_0"                                  */
     const volatile int *cancel; /* polled per chunk and per token; may be NULL            */
     /* Called while GPU kernels are compiled, at the first start with a model, with their number
@@ -354,6 +353,7 @@ const float *gw_session_logits(const gw_session *s, size_t row);
 
 int32_t gw_session_pos(const gw_session *s);
 int32_t gw_session_n_ctx(const gw_session *s);
+int32_t gw_session_chunk(const gw_session *s);
 /* Forget everything from position pos on (0 <= pos <= current). O(1). */
 gw_status gw_session_rewind(gw_session *s, int32_t pos);
 
@@ -722,7 +722,7 @@ enum { GW_PARALLEL_MAX = 128, GW_TOP_LOGPROBS = 20 };
 
 typedef struct gw_batch_options {
     int32_t n_ctx;        /* the most tokens of one choice; 0: the model's training context      */
-    int32_t chunk;        /* most prompt tokens of a pass, 1..GW_CHUNK_MAX; 0: 512               */
+    int32_t chunk;        /* most prompt tokens of a pass, as in gw_session_options              */
     const char *kv_type;  /* as in gw_session_options                                            */
     int32_t parallel;     /* choices that may be under way at once, 1..GW_PARALLEL_MAX; 0: 16    */
     int64_t cache_tokens; /* positions that the cache holds, for all; 0: 4 times n_ctx, but not

@@ -79,7 +79,7 @@ def test_examples_run(command, tmp_path):
     (tmp_path / "model.gguf").symlink_to(SMALL)
     found = examples(command)
     assert found
-    for line in found:
+    for line in found[:1] if SLOW and command == "doctor" else found:
         args = shlex.split(line.replace("/tmp/", f"{tmp_path}/"))[1:]
         if SLOW and command not in ("devices", "doctor") and "-m" not in args:
             args += ["-m", "model.gguf"]

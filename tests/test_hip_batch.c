@@ -24,9 +24,46 @@ static void ngrams(void **state) {
     bc_ngrams("hip", shared_path("goldens/qwen4-exp"));
 }
 
+/* Prompt tokens of a session's passes; 0 where there is no session. */
+static int32_t pass_of(const char *device, const char *layers, int32_t asked) {
+    const gw_model_options mo = {
+        .path = BC_MODEL, .device = device, .offload_layers = layers, .threads = 1};
+    const gw_session_options so = {.n_ctx = 2000, .chunk = asked};
+    gw_model *model = NULL;
+    gw_session *session = NULL;
+    int32_t chunk = 0;
+    if (gw_model_open(&mo, &model) == GW_OK && gw_session_new(model, &so, &session) == GW_OK) {
+        chunk = gw_session_chunk(session);
+    }
+    gw_session_free(session);
+    gw_model_free(model);
+    return chunk;
+}
+
+static void passes_of_cards_are_longer(void **state) {
+    int whole = 0, shorter = 0;
+    (void)state;
+    assert_int_equal(pass_of("cpu", NULL, 0), 512);
+    assert_int_equal(pass_of("hip", "1", 0), 512);
+    assert_int_equal(pass_of("hip", "all", 0), 1024);
+    assert_int_equal(pass_of("hip", "all", 300), 300);
+    for (int k = 1; k < 200 && whole == 0; k++) { /* memory for shorter ones alone */
+        char settings[32];
+        snprintf(settings, sizeof settings, "fail-alloc=%d", k);
+        setenv("GODWIT_HIP", settings, 1);
+        int32_t chunk = pass_of("hip", "all", 0);
+        shorter += chunk == 512;
+        whole = chunk == 1024; /* there are not so many allocations */
+        assert_true(chunk == 0 || chunk == 512 || whole);
+    }
+    unsetenv("GODWIT_HIP");
+    assert_true(whole && shorter > 0);
+}
+
 static int run_all(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(in_disorder), cmocka_unit_test(states),
-                                       cmocka_unit_test(ngrams)};
+                                       cmocka_unit_test(ngrams),
+                                       cmocka_unit_test(passes_of_cards_are_longer)};
     cmocka_set_test_filter(getenv("GODWIT_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

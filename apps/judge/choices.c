@@ -12,7 +12,7 @@
 #include "apps/common.h"
 #include "apps/signals.h"
 
-enum { PAGE = 64, UNDER_WAY = 256, AT_ONCE_MAX = 64, AT_ONCE_MIN = 4 };
+enum { PAGE = 64, UNDER_WAY = 256, AT_ONCE_MAX = 64, AT_ONCE_MIN = 4, BATCH = 512 };
 
 /* ---- ids ------------------------------------------------------------------------------------- */
 
@@ -199,7 +199,8 @@ static void on_event(void *user, const gw_event *e) {
 }
 
 static int32_t at_once(const app_options *o, const choice_texts *t) {
-    double mean = t->ids / (double)(t->n > 0 ? t->n : 1), fit = 2.0 * o->batch / mean;
+    double mean = t->ids / (double)(t->n > 0 ? t->n : 1);
+    double fit = 2.0 * (o->batch > 0 ? o->batch : BATCH) / mean;
     return fit < AT_ONCE_MIN ? AT_ONCE_MIN : fit > AT_ONCE_MAX ? AT_ONCE_MAX : (int32_t)fit;
 }
 

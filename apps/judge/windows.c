@@ -251,7 +251,8 @@ int judge_score_text(const judge_text *text, tally *out) {
     gw_model_info info;
     gw_model_describe(text->model, &info);
     size_t v = (size_t)info.n_vocab, most = PIECE_BYTES / (v * sizeof(float));
-    size_t piece = (size_t)text->batch < most || most == 0 ? (size_t)text->batch : most;
+    size_t chunk = (size_t)gw_session_chunk(text->session);
+    size_t piece = chunk < most || most == 0 ? chunk : most;
     scoring s = {.text = text,
                  .out = out,
                  .n_vocab = info.n_vocab,

@@ -32,7 +32,6 @@ typedef struct judge_text {
     gw_session *base;     /* NULL, or of another model with the same vocabulary         */
     base_file *base_file; /* NULL, or the base's rows; stride 0 */
     out_file *save;       /* NULL, or where the model's own rows go, as such a file; stride 0 */
-    int32_t batch;        /* tokens that both read before their logits are compared     */
 } judge_text;
 
 /* Rows in order of the text. Exit code; what was scored before an error stays in out. */

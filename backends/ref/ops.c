@@ -268,13 +268,17 @@ static void run_mix(const gw_node *node, const gw_step *step, int rows, double *
 
 /* ---- sample --------------------------------------------------------------------------------- */
 
-/* Among the k largest: fewer than k are larger. */
-static int is_among(const float *x, int64_t n, int k, float value) {
-    int64_t larger = 0;
-    for (int64_t i = 0; i < n; i++) {
-        larger += x[i] > value;
+/* The key of the k-th largest: the largest that k of them reach, bit by bit from above. */
+static gw_u32 kth_largest(const float *x, int64_t n, int k) {
+    gw_u32 key = 0;
+    for (gw_u32 bit = 0x80000000u; bit != 0; bit >>= 1) {
+        int64_t reached = 0;
+        for (int64_t i = 0; i < n; i++) {
+            reached += gw_float_key(x[i]) >= (key | bit);
+        }
+        key |= reached >= k ? bit : 0;
     }
-    return larger < k;
+    return key;
 }
 
 /* By falling probability, of equals the lower token first. */
@@ -287,9 +291,10 @@ static int by_rank(const void *a, const void *b) {
 /* The tokens that top-k, top-p and min-p leave of x; how many, 0 when they cannot say. */
 static int narrow(const float *x, int64_t n, gw_choice c, gw_listed *list) {
     double all = 0, before = 0;
-    int listed = 0, left = 0;
-    for (int64_t i = 0; i < n && gw_choice_filters(c, (int)n); i++) {
-        if (is_among(x, n, c.top_k, x[i])) {
+    int listed = 0, left = 0, filters = gw_choice_filters(c, (int)n);
+    gw_u32 least = filters ? kth_largest(x, n, c.top_k) : 0;
+    for (int64_t i = 0; i < n && filters; i++) {
+        if (gw_float_key(x[i]) >= least) {
             if (listed == GW_CHOICE_RANKED) {
                 return 0;
             }
@@ -331,11 +336,12 @@ static int32_t draw(const float *x, int64_t n, gw_choice c, int32_t pos) {
         }
     }
     int narrows = gw_choice_narrows(c), left = narrows ? narrow(x, n, c, list) : 0;
+    int filters = !narrows && gw_choice_filters(c, (int)n);
+    gw_u32 least = filters ? kth_largest(x, n, c.top_k) : 0;
     for (int64_t i = 0; i < n; i++) {
         float y = gw_choice_score(c, x[i], pos, (int32_t)i);
         if (y > most &&
-            (narrows ? is_listed(list, left, i)
-                     : !gw_choice_filters(c, (int)n) || is_among(x, n, c.top_k, x[i]))) {
+            (narrows ? is_listed(list, left, i) : !filters || gw_float_key(x[i]) >= least)) {
             most = y;
             best = (int32_t)i;
         }

@@ -6,11 +6,12 @@
 
 #include "core/engine/batch/batch_state.h"
 
-static const double step_of_cards = 0.05, step_of_cpu = 0.2; /* seconds */
+static const double step_of_cards = 0.05, step_of_cpu = 0.2, step_alone = 0.25; /* seconds */
 
 enum {
-    GAP = 3,  /* on the CPU a step with prompts takes no longer than so many without */
-    TILE = 16 /* rows of a prompt for which kernels of the CPU read the weights once */
+    GAP = 3,    /* on the CPU a step with prompts takes no longer than so many without */
+    TILE = 16,  /* rows of a prompt for which kernels of the CPU read the weights once */
+    ALONE = 512 /* rows of a prompt while nobody generates, at least, where nobody chose `chunk` */
 };
 
 /* Of a pass of n rows: its place in decode_seconds. */
@@ -280,7 +281,14 @@ static int32_t prompt_budget(gw_batch *b) {
         return 1 + (int32_t)gw_batch_random(b, (uint32_t)b->chunk);
     }
     running = running < b->widest ? running : b->widest;
-    return others > 0 ? rows_within(b, step_target(b, running) - b->last_decode) : b->chunk;
+    if (others > 0) {
+        return rows_within(b, step_target(b, running) - b->last_decode);
+    }
+    if (b->o.chunk > 0) {
+        return b->chunk;
+    }
+    int32_t rows = rows_within(b, step_alone), least = b->chunk < ALONE ? b->chunk : ALONE;
+    return rows > least ? rows : least;
 }
 
 /* b->order: the oldest, then those that have the least left to read. */
