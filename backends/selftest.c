@@ -11,7 +11,8 @@
 #include "core/plan/backend.h"
 #include "core/tensor/sample.h"
 
-/* DISTINCT: rows of weights until they repeat, which no tile's size divides. */
+/* DISTINCT: so many rows of weights differ, then they repeat. A prime: no tile of rows begins twice
+ * with the same one. */
 enum { TENSORS = 12, FENCE = 256, SPARE = 2, DISTINCT = 29 };
 
 typedef struct self_case {

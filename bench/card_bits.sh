@@ -1,22 +1,21 @@
 #!/bin/sh
-# bench/card_bits.sh - are the logits of a card those of the processor? A table, and exit code 1 where
-# some differ or are not there.
+# bench/card_bits.sh - has a card the processor's logits, bit for bit? A table; exit code 1 where a row
+# of it differs or has no result.
 #
 #   bench/card_bits.sh GODWIT DEVICE MODEL...
 #
-# Of each model a prompt of TOKENS (300), one row at a time, and rows of decode by 2, 5, 9 and 16: the
-# widths at which kernels differ; of those 40 tokens. SECONDS_EACH (120): what one of them may take; the
-# first one compiles.
+# For each model: a prompt of TOKENS tokens (300), then 40 tokens by decode passes of 1, 2, 5, 9 and 16
+# rows, between which kernels differ. A command may take SECONDS_EACH (120); the first one compiles.
 set -u
 
 if [ $# -lt 3 ]; then
-    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
 godwit=$1 device=$2 tokens=${TOKENS:-300} limit=${SECONDS_EACH:-120} wrong=0
 shift 2
 
-ids() { # COUNT: the same for everybody, below 1,000
+ids() { # COUNT token ids, below 1,000
     awk -v n="$1" 'BEGIN { for (i = 0; i < n; i++) printf("%s%d", (i > 0 ? "," : ""), (i * 37 + 11) % 997 + 1) }'
 }
 
@@ -35,7 +34,7 @@ for model in "$@"; do
         got=$(hash_of "$device" "$model" $rows)
         same=yes
         case $want in
-        *[!0-9a-f]* | "") same=NO wrong=1 ;; # what went wrong
+        *[!0-9a-f]* | "") same=NO wrong=1 ;; # an error, or nothing
         "$got") ;;
         *) same=NO wrong=1 ;;
         esac

@@ -47,7 +47,7 @@ static void passes_of_cards_are_longer(void **state) {
     assert_int_equal(pass_of("hip", "1", 0), 512);
     assert_int_equal(pass_of("hip", "all", 0), 1024);
     assert_int_equal(pass_of("hip", "all", 300), 300);
-    for (int k = 1; k < 200 && whole == 0; k++) { /* memory for shorter ones alone */
+    for (int k = 1; k < 200 && whole == 0; k++) { /* allocation k fails */
         char settings[32];
         snprintf(settings, sizeof settings, "fail-alloc=%d", k);
         setenv("GODWIT_HIP", settings, 1);

@@ -35,9 +35,49 @@ static void ngrams(void **state) {
     bc_ngrams("opencl", shared_path("goldens/qwen4-exp"));
 }
 
+/* Rows of the first pass of a prompt of 1,100 tokens, one of which takes `seconds`. */
+static int32_t first_pass(gw_model *model, int32_t chunk, double seconds) {
+    const gw_batch_options bo = {.n_ctx = 1200, .chunk = chunk, .parallel = 2};
+    int32_t ids[1100];
+    gw_batch *b = NULL;
+    gw_request *handle = NULL;
+    size_t work;
+    for (int32_t i = 0; i < 1100; i++) {
+        ids[i] = i % 997 + 1;
+    }
+    const gw_request_options ro = {.tokens = ids, .n_tokens = 1100, .max_tokens = 1};
+    bc_ok(gw_batch_new(model, &bo, &b));
+    b->prompt_row_seconds = seconds;
+    bc_ok(gw_batch_submit(b, &ro, &handle));
+    bc_ok(gw_batch_step(b, &work));
+    int32_t rows = (int32_t)b->stats.prompt_tokens;
+    gw_request_free(handle);
+    gw_batch_free(b);
+    return rows;
+}
+
+static void passes_that_keep_nobody_waiting(void **state) {
+    const gw_model_options mo = {.path = BC_MODEL, .device = "opencl", .offload_layers = "all"};
+    gw_model *model = NULL;
+    (void)state;
+    if (gw_backend_opencl.device_count() < 1) {
+        print_message("SKIP: no OpenCL device here\n");
+        skip();
+    }
+    setenv("GODWIT_OPENCL", "no-cache,any-floats", 0);
+    bc_ok(gw_model_open(&mo, &model));
+    assert_int_equal(first_pass(model, 0, 1e-9), 1024);
+    assert_int_equal(first_pass(model, 0, 1.0), 512); /* a slow card */
+    int32_t some = first_pass(model, 0, 0.25 / 800);
+    assert_true(some > 700 && some <= 800);
+    assert_int_equal(first_pass(model, 960, 1.0), 960); /* as was asked for */
+    gw_model_free(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(in_disorder), cmocka_unit_test(states),
-                                       cmocka_unit_test(ngrams)};
+                                       cmocka_unit_test(ngrams),
+                                       cmocka_unit_test(passes_that_keep_nobody_waiting)};
     cmocka_set_test_filter(getenv("GODWIT_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,14 +62,14 @@ const float *ref_weight_row(const gw_tensor *w, int64_t r, float *room) {
     return room;
 }
 
-static size_t scratch_none(const gw_node *node, int rows) {
-    (void)node, (void)rows;
-    return 0;
-}
-
 static size_t scratch_row(const gw_node *node, int rows) {
     (void)rows;
     return 2 * (size_t)ref_cols(node->out);
+}
+
+static size_t scratch_input(const gw_node *node, int rows) {
+    (void)rows;
+    return (size_t)ref_cols(node->in[0]);
 }
 
 /* ---- embed, pick, norm, quantize ------------------------------------------------------------ */
@@ -268,17 +268,22 @@ static void run_mix(const gw_node *node, const gw_step *step, int rows, double *
 
 /* ---- sample --------------------------------------------------------------------------------- */
 
-/* The key of the k-th largest: the largest that k of them reach, bit by bit from above. */
-static gw_u32 kth_largest(const float *x, int64_t n, int k) {
-    gw_u32 key = 0;
-    for (gw_u32 bit = 0x80000000u; bit != 0; bit >>= 1) {
-        int64_t reached = 0;
-        for (int64_t i = 0; i < n; i++) {
-            reached += gw_float_key(x[i]) >= (key | bit);
-        }
-        key |= reached >= k ? bit : 0;
+static int by_size(const void *a, const void *b) {
+    const double *x = a, *y = b;
+    return (*x < *y) - (*x > *y);
+}
+
+/* The least of the k largest where the choice filters; else minus infinity. By a sort, unlike the
+ * kernels (sample.h), which this judges. scratch [n]. */
+static double least_kept(const float *x, int64_t n, gw_choice c, double *scratch) {
+    if (!gw_choice_filters(c, (int)n)) {
+        return -INFINITY;
     }
-    return key;
+    for (int64_t i = 0; i < n; i++) {
+        scratch[i] = (double)x[i];
+    }
+    qsort(scratch, (size_t)n, sizeof *scratch, by_size);
+    return scratch[c.top_k - 1];
 }
 
 /* By falling probability, of equals the lower token first. */
@@ -289,12 +294,11 @@ static int by_rank(const void *a, const void *b) {
 }
 
 /* The tokens that top-k, top-p and min-p leave of x; how many, 0 when they cannot say. */
-static int narrow(const float *x, int64_t n, gw_choice c, gw_listed *list) {
+static int narrow(const float *x, int64_t n, gw_choice c, double least, gw_listed *list) {
     double all = 0, before = 0;
-    int listed = 0, left = 0, filters = gw_choice_filters(c, (int)n);
-    gw_u32 least = filters ? kth_largest(x, n, c.top_k) : 0;
-    for (int64_t i = 0; i < n && filters; i++) {
-        if (gw_float_key(x[i]) >= least) {
+    int listed = 0, left = 0;
+    for (int64_t i = 0; i < n && gw_choice_filters(c, (int)n); i++) {
+        if ((double)x[i] >= least) {
             if (listed == GW_CHOICE_RANKED) {
                 return 0;
             }
@@ -326,7 +330,7 @@ static int is_listed(const gw_listed *list, int n, int64_t token) {
 }
 
 /* Noise and scores are floats by definition. */
-static int32_t draw(const float *x, int64_t n, gw_choice c, int32_t pos) {
+static int32_t draw(const float *x, int64_t n, gw_choice c, int32_t pos, double *scratch) {
     int32_t best = -1;
     float most = -INFINITY;
     gw_listed list[GW_CHOICE_RANKED];
@@ -335,13 +339,11 @@ static int32_t draw(const float *x, int64_t n, gw_choice c, int32_t pos) {
             return -1;
         }
     }
-    int narrows = gw_choice_narrows(c), left = narrows ? narrow(x, n, c, list) : 0;
-    int filters = !narrows && gw_choice_filters(c, (int)n);
-    gw_u32 least = filters ? kth_largest(x, n, c.top_k) : 0;
+    double least = least_kept(x, n, c, scratch);
+    int narrows = gw_choice_narrows(c), left = narrows ? narrow(x, n, c, least, list) : 0;
     for (int64_t i = 0; i < n; i++) {
         float y = gw_choice_score(c, x[i], pos, (int32_t)i);
-        if (y > most &&
-            (narrows ? is_listed(list, left, i) : !filters || gw_float_key(x[i]) >= least)) {
+        if (y > most && (narrows ? is_listed(list, left, i) : (double)x[i] >= least)) {
             most = y;
             best = (int32_t)i;
         }
@@ -350,11 +352,11 @@ static int32_t draw(const float *x, int64_t n, gw_choice c, int32_t pos) {
 }
 
 static void run_sample(const gw_node *node, const gw_step *step, int rows, double *scratch) {
-    (void)scratch;
     for (int i = 0; i < rows; i++) {
         gw_choice c;
         memcpy(&c, ref_row(node->in[1], i), sizeof c);
-        int32_t id = draw(ref_floats(node->in[0], i), ref_cols(node->in[0]), c, step->pos[i]);
+        int32_t id =
+            draw(ref_floats(node->in[0], i), ref_cols(node->in[0]), c, step->pos[i], scratch);
         memcpy(ref_row(node->out, i), &id, sizeof id);
     }
 }
@@ -362,7 +364,7 @@ static void run_sample(const gw_node *node, const gw_step *step, int rows, doubl
 /* clang-format off */
 static const ref_op embed = {scratch_row, run_embed}, pick = {scratch_row, run_pick},
                     norm = {scratch_row, run_norm}, quantize = {scratch_row, run_quantize},
-                    sample = {scratch_none, run_sample}, act = {scratch_row, run_act},
+                    sample = {scratch_input, run_sample}, act = {scratch_row, run_act},
                     mix = {scratch_row, run_mix};
 
 static const ref_op *const ops[GW_OP_COUNT] = {

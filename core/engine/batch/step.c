@@ -11,7 +11,7 @@ static const double step_of_cards = 0.05, step_of_cpu = 0.2, step_alone = 0.25; 
 enum {
     GAP = 3,    /* on the CPU a step with prompts takes no longer than so many without */
     TILE = 16,  /* rows of a prompt for which kernels of the CPU read the weights once */
-    ALONE = 512 /* rows of a prompt while nobody generates, at least, where nobody chose `chunk` */
+    ALONE = 512 /* least rows of a prompt's pass while no request generates (prompt_budget) */
 };
 
 /* Of a pass of n rows: its place in decode_seconds. */
@@ -285,7 +285,7 @@ static int32_t prompt_budget(gw_batch *b) {
         return rows_within(b, step_target(b, running) - b->last_decode);
     }
     if (b->o.chunk > 0) {
-        return b->chunk;
+        return b->chunk; /* as the caller chose */
     }
     int32_t rows = rows_within(b, step_alone), least = b->chunk < ALONE ? b->chunk : ALONE;
     return rows > least ? rows : least;

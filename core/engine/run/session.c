@@ -497,6 +497,7 @@ gw_status gw_session_make(gw_model *model, const gw_session_options *options,
     *out = s;
     return GW_OK;
 done:;
+    /* Layers were placed beside passes of CHUNK_DEFAULT, so that longer ones may not fit. */
     int larger = s->chunk > CHUNK_DEFAULT && (options == NULL || options->chunk == 0);
     gw_session_free(s);
     if (status == GW_E_NOMEM && larger) {
