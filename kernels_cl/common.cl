@@ -16,12 +16,12 @@
 #define STEP __global const int *step, const int plan_rows, const int picked
 #endif
 #define LIVE (plan_rows == 1 ? 1 : picked ? step[2] : step[0]) /* one row is always live */
-#define STEP_TOKEN(i) step[4 + (i)]
-#define STEP_POS(i) step[4 + plan_rows + (i)]
-#define STEP_SLOT(i) step[4 + 2 * plan_rows + (i)]
-#define STEP_LAST(i) step[4 + 3 * plan_rows + (i)]
-#define STEP_TYPE(i) step[4 + 4 * plan_rows + (i)]
-#define STEP_LESS(i) step[4 + 5 * plan_rows + (i)]
+#define STEP_TOKEN(i) step[6 + 6 * (i)]
+#define STEP_POS(i) step[6 + 6 * (i) + 1]
+#define STEP_SLOT(i) step[6 + 6 * (i) + 2]
+#define STEP_LAST(i) step[6 + 6 * (i) + 3]
+#define STEP_TYPE(i) step[6 + 6 * (i) + 4]
+#define STEP_LESS(i) step[6 + 6 * (i) + 5]
 
 #define IN(name) __global const uchar *name##_buf, const ulong name##_off
 #define OUT(name) __global uchar *name##_buf, const ulong name##_off

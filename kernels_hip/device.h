@@ -132,30 +132,30 @@ extern __shared__ __align__(1024) unsigned char gw_shared_tiles[];
 GW_DEVICE int gw_live(const struct gw_step_params &s) {
     return s.step[s.picked ? GW_STEP_N_PICK : GW_STEP_N];
 }
+GW_DEVICE int gw_step_of_row(const struct gw_step_params &s, int row, int word) {
+    return s.step[GW_STEP_ROWS + GW_STEP_OF_ROW * row + word];
+}
 GW_DEVICE int gw_step_token(const struct gw_step_params &s, int row) {
-    return s.step[GW_STEP_ROWS + row];
+    return gw_step_of_row(s, row, 0);
 }
 GW_DEVICE int gw_step_pos(const struct gw_step_params &s, int row) {
-    return s.step[GW_STEP_ROWS + s.rows + row];
+    return gw_step_of_row(s, row, 1);
 }
 GW_DEVICE int gw_step_slot(const struct gw_step_params &s, int row) {
-    return s.step[GW_STEP_ROWS + 2 * s.rows + row];
+    return gw_step_of_row(s, row, 2);
 }
-
 GW_DEVICE int gw_step_last(const struct gw_step_params &s, int row) {
-    return s.step[GW_STEP_ROWS + 3 * s.rows + row];
+    return gw_step_of_row(s, row, 3);
 }
 GW_DEVICE int gw_step_type(const struct gw_step_params &s, int row) {
-    return s.step[GW_STEP_ROWS + 4 * s.rows + row];
+    return gw_step_of_row(s, row, 4);
 }
 GW_DEVICE int gw_step_less(const struct gw_step_params &s, int row) {
-    return s.step[GW_STEP_ROWS + 5 * s.rows + row];
+    return gw_step_of_row(s, row, 5);
 }
-GW_DEVICE int gw_step_turn(const struct gw_step_params &s) {
-    return s.step[GW_STEP_ROWS + 6 * s.rows];
-}
+GW_DEVICE int gw_step_turn(const struct gw_step_params &s) { return s.step[GW_STEP_TURN]; }
 GW_DEVICE int gw_step_exchanges(const struct gw_step_params &s) {
-    return s.step[GW_STEP_ROWS + 6 * s.rows + 1];
+    return s.step[GW_STEP_EXCHANGES];
 }
 
 /* ---- teams of 32 ----------------------------------------------------------------------------- */

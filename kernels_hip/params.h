@@ -16,22 +16,24 @@
 #endif
 
 /* The step block in device memory, int32:
- *   n, pick, n_pick, pos_max, token[rows], pos[rows], slot[rows], last[rows], type[rows],
- *   less[rows]   (core/plan/step.h), turn, exchanges
- * rows is the plan's, so a replayed launch finds everything in the same place. turn: which of two
- * places of host memory takes what the step draws. exchanges: so many with other cards came before,
- * modulo 2^32. */
+ *   n, pick, n_pick, pos_max, turn, exchanges, and of each row token, pos, slot, last, type, less
+ *   (core/plan/step.h)
+ * turn: which of two places of host memory takes what the step draws. exchanges: so many with other
+ * cards came before, modulo 2^32. */
 enum {
     GW_STEP_N,
     GW_STEP_PICK,
     GW_STEP_N_PICK,
     GW_STEP_POS_MAX,
-    GW_STEP_ROWS, /* token[rows] and the arrays behind it begin here */
+    GW_STEP_TURN,
+    GW_STEP_EXCHANGES,
+    GW_STEP_ROWS, /* they begin here */
+    GW_STEP_OF_ROW = 6
 };
 
 struct gw_step_params {
     GW_DEV(const int32_t) step;
-    int32_t rows;   /* the plan's                                               */
+    int32_t rows;   /* most that are live: the plan's                           */
     int32_t picked; /* 1: the node stands behind PICK, so n_pick rows are alive */
 };
 

@@ -3,6 +3,7 @@
  * on the first device of this machine instead.
  */
 #include "hip_cut.h"
+#include "hip_early.h"
 #include "hip_experts.h"
 #include "hip_layer.h"
 #include "hip_long_plans.h"
@@ -960,6 +961,7 @@ static int run_all(const char *name) {
         cmocka_unit_test(a_layer_asks_ahead),
         cmocka_unit_test(rows_are_grouped_once),
         cmocka_unit_test(experts_are_their_products),
+        cmocka_unit_test(step_is_there_first),
     };
     cmocka_set_test_filter(getenv("GODWIT_TEST")); /* a pattern: one test alone */
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);

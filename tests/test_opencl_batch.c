@@ -74,10 +74,60 @@ static void passes_that_keep_nobody_waiting(void **state) {
     gw_model_free(model);
 }
 
+/* One text read in pieces that passes of different widths take, whose later stages begin before the
+ * ones in front of them have ended. */
+static void pieces_of_any_length(void **state) {
+    static const size_t pieces[] = {60, 130, 520, 40};
+    enum { PIECES = sizeof pieces / sizeof pieces[0], TOKENS = 750 };
+    static const char *const devices[] = {"cpu", "opencl"};
+    float *rows[2][PIECES] = {{NULL}};
+    int32_t ids[TOKENS];
+    (void)state;
+    if (gw_backend_opencl.device_count() < 1) {
+        print_message("SKIP: no OpenCL device here\n");
+        skip();
+    }
+    setenv("GODWIT_OPENCL", "no-cache,any-floats", 0);
+    for (int32_t i = 0; i < TOKENS; i++) {
+        ids[i] = i * 37 % 997 + 1;
+    }
+    size_t n_vocab = 0;
+    for (int d = 0; d < 2; d++) {
+        const gw_model_options mo = {.path = "models/tales-21m-q4_k_m.gguf",
+                                     .device = devices[d],
+                                     .offload_layers = d > 0 ? "all" : NULL};
+        const gw_session_options so = {.n_ctx = 1100};
+        gw_model *model = NULL;
+        gw_session *session = NULL;
+        bc_ok(gw_model_open(&mo, &model));
+        bc_ok(gw_session_new(model, &so, &session));
+        assert_int_equal(gw_session_chunk(session), d > 0 ? 1024 : 512);
+        for (int k = 0; k < GW_PROMPT_PLANS; k++) { /* cards have passes of fewer rows, of stages */
+            assert_int_equal(session->short_prompt_pass[k] > 0, d > 0);
+        }
+        assert_true(session->n_prompt_passes - session->first_prompt_pass > d);
+        n_vocab = (size_t)gw_model_n_vocab(model);
+        size_t at = 0;
+        for (int i = 0; i < PIECES; at += pieces[i], i++) {
+            bc_ok(gw_session_prefill(session, ids + at, pieces[i]));
+            rows[d][i] = malloc(n_vocab * sizeof(float));
+            assert_non_null(rows[d][i]);
+            memcpy(rows[d][i], gw_session_logits(session, 0), n_vocab * sizeof(float));
+        }
+        gw_session_free(session);
+        gw_model_free(model);
+    }
+    for (int i = 0; i < PIECES; i++) {
+        assert_memory_equal(rows[0][i], rows[1][i], n_vocab * sizeof(float));
+        free(rows[0][i]);
+        free(rows[1][i]);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(in_disorder), cmocka_unit_test(states),
-                                       cmocka_unit_test(ngrams),
-                                       cmocka_unit_test(passes_that_keep_nobody_waiting)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_disorder), cmocka_unit_test(states), cmocka_unit_test(ngrams),
+        cmocka_unit_test(passes_that_keep_nobody_waiting), cmocka_unit_test(pieces_of_any_length)};
     cmocka_set_test_filter(getenv("GODWIT_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -200,13 +200,15 @@ gw_hip_error gw_hip_start(struct gw_device *device, const gw_hip_launch *l, int 
                      l->block[2], l->shared_bytes, device->stream, params, NULL);
 }
 
+/* Kernels read the step before they wait for the launch in front of them, so the first one of a
+ * way, whichever launch that is, begins when this one has ended. */
 static gw_hip_error send_step(struct gw_segment *segment, int turn) {
     struct gw_take_step_params p = {.from = (uint64_t)(uintptr_t)segment->staging[turn],
                                     .to = segment->step,
                                     .n = (int32_t)(segment->step_bytes / sizeof(int32_t))};
     gw_hip_launch l = {.function = segment->take_step,
                        .grid = {1, 1, 1},
-                       .block = {GW_ROWS_THREADS, 1, 1},
+                       .block = {p.n <= GW_ROWS_THREADS ? GW_ROWS_THREADS : GW_TAKE_THREADS, 1, 1},
                        .params = &p};
     return gw_hip_start(segment->device, &l, 0, GW_HIP_ATTEND_MANY);
 }
@@ -223,10 +225,12 @@ static gw_status capture_part(struct gw_segment *segment, int turn, int way, siz
     const size_t first = segment->part[part], end = segment->part[part + 1];
     gw_hip_error error = part == 0 ? send_step(segment, turn) : GW_HIP_OK;
     const char *what = "the step block";
+    int after = 0;
     for (size_t i = first; i < end && error == GW_HIP_OK; i++) {
         what = segment->launches[i].kernel;
         if (segment->launches[i].ways >> way & 1) {
-            error = gw_hip_start(device, &segment->launches[i], i > first, way);
+            error = gw_hip_start(device, &segment->launches[i], after, way);
+            after = 1;
         }
     }
     gw_hip_error ended = d->CaptureEnd(device->stream, &graph);
@@ -279,7 +283,7 @@ static gw_status take_staging(struct gw_segment *segment, int turn) {
     GW_TRY(gw_hip_host_new(segment->device, segment->step_bytes, &staging));
     segment->staging[turn] = staging;
     memset(staging, 0, segment->step_bytes);
-    segment->staging[turn][gw_step_bytes(segment->rows) / sizeof(int32_t)] = turn;
+    segment->staging[turn][GW_STEP_OWN] = turn;
     return GW_OK;
 }
 
@@ -299,6 +303,9 @@ static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, si
     GW_TRY(gw_hip_landing_new(device));
     GW_TRY(gw_hip_slots_new(device));
     GW_TRY(gw_hip_memory_new(device, segment->step_bytes, &segment->step));
+    GW_TRY(gw_hip_check(device->driver,
+                        device->driver->Fill(segment->step, 0, segment->step_bytes, device->stream),
+                        "clearing the step block")); /* rows that are not live may be read */
     GW_TRY(take_staging(segment, 0));
     GW_TRY(gw_hip_need_kernel(device, "gw_take_step"));
     for (size_t i = 0; i < n; i++) {
@@ -348,7 +355,7 @@ gw_status gw_hip_freeze(struct gw_device *device, const gw_node *nodes, size_t n
     segment->nodes = nodes;
     segment->n_nodes = n;
     segment->rows = rows;
-    segment->step_bytes = gw_step_bytes(rows) + 2 * sizeof(int32_t);
+    segment->step_bytes = gw_step_bytes(rows);
     gw_status status = record_all(segment, nodes, n);
     if (status != GW_OK) {
         gw_hip_segment_free(segment);
@@ -547,14 +554,15 @@ static gw_status run_list(struct gw_segment *segment, int way, size_t part) {
     int timed = is_timed(segment);
     gw_hip_error error = part == 0 ? send_step(segment, segment->turn) : GW_HIP_OK;
     const char *what = "the step block was sent";
+    int after = 0;
     if (timed && part == 0 && error == GW_HIP_OK) {
         error = d->EventRecord(segment->events[0], device->stream);
     }
     for (size_t i = first; i < end && error == GW_HIP_OK; i++) {
         what = segment->launches[i].kernel;
         if (segment->launches[i].ways >> way & 1) {
-            error = gw_hip_start(device, &segment->launches[i],
-                                 i > first && !timed && !device->check, way);
+            error = gw_hip_start(device, &segment->launches[i], after, way);
+            after = !timed && !device->check;
         }
         if (timed && error == GW_HIP_OK) {
             error = d->EventRecord(segment->events[i + 1], device->stream);
@@ -591,8 +599,8 @@ gw_status gw_hip_launch_part(struct gw_segment *segment, int way, size_t part) {
     }
     gw_hip_error error = GW_HIP_OUT_OF_MEMORY;
     if (device->fail_launch == 0 || --device->fail_launch > 0) {
-        error = device->driver->ExecLaunch(segment->graph[way][segment->turn][part],
-                                           device->stream);
+        error =
+            device->driver->ExecLaunch(segment->graph[way][segment->turn][part], device->stream);
     }
     return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "a graph was launched");
 }
@@ -644,9 +652,8 @@ gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step) {
     device->drew = segment->draws ? segment : device->drew;
     segment->ran[turn] = 1;
     segment->waits[turn] = device->waits;
-    gw_step_pack(step, segment->rows, segment->staging[turn]);
-    segment->staging[turn][gw_step_bytes(segment->rows) / sizeof(int32_t) + 1] =
-        gw_hip_count_exchanges(segment);
+    (void)gw_step_pack(step, segment->rows, segment->staging[turn]);
+    segment->staging[turn][GW_STEP_OWN + 1] = gw_hip_count_exchanges(segment);
     return launch(segment, step->pos_max / GW_PAGE + 1);
 }
 

@@ -239,26 +239,28 @@ static int32_t live_rows(const gw_step *s) {
     return n < 0 ? 0 : n < GW_ROWS_MAX ? n : GW_ROWS_MAX;
 }
 
+enum { STEP_HEAD = 4, STEP_ARRAYS = 6 };
+
 void gw_wire_put_step(gw_wire *w, const gw_step *step) {
-    const int32_t head[GW_STEP_HEAD] = {step->n, step->pick, step->n_pick, step->pos_max};
-    const int32_t *const arrays[GW_STEP_ARRAYS] = {step->token, step->pos,  step->slot,
-                                                   step->last,  step->type, step->less};
+    const int32_t head[STEP_HEAD] = {step->n, step->pick, step->n_pick, step->pos_max};
+    const int32_t *const arrays[STEP_ARRAYS] = {step->token, step->pos,  step->slot,
+                                                step->last,  step->type, step->less};
     gw_wire_put(w, head, sizeof head);
-    for (int i = 0; i < GW_STEP_ARRAYS; i++) {
+    for (int i = 0; i < STEP_ARRAYS; i++) {
         gw_wire_put(w, arrays[i], (size_t)live_rows(step) * sizeof(int32_t));
     }
 }
 
 void gw_wire_take_step(gw_wire *w, gw_step *step) {
-    int32_t head[GW_STEP_HEAD];
-    int32_t *const arrays[GW_STEP_ARRAYS] = {step->token, step->pos,  step->slot,
-                                             step->last,  step->type, step->less};
+    int32_t head[STEP_HEAD];
+    int32_t *const arrays[STEP_ARRAYS] = {step->token, step->pos,  step->slot,
+                                          step->last,  step->type, step->less};
     gw_wire_take(w, head, sizeof head);
     step->n = head[0];
     step->pick = head[1];
     step->n_pick = head[2];
     step->pos_max = head[3];
-    for (int i = 0; i < GW_STEP_ARRAYS; i++) {
+    for (int i = 0; i < STEP_ARRAYS; i++) {
         gw_wire_take(w, arrays[i], (size_t)live_rows(step) * sizeof(int32_t));
     }
 }

@@ -252,8 +252,8 @@ struct gw_segment {
     struct gw_buffer **own; /* gw_cl_private */
     size_t n_own;
     /* gw_step_pack, in turn: the copy of the step before may still be on its way */
-    gw_cl_pinned pinned;
-    int32_t *staging[2]; /* within it */
+    int32_t *staging[2];
+    gw_cl_pinned pinned; /* where they are; NULL: in ordinary memory */
     cl_event sent[2];    /* that copy; NULL: none */
     int turn;
     size_t staging_bytes;

@@ -138,8 +138,15 @@ gw_status gw_cl_private(struct gw_segment *segment, const void *from, size_t byt
     return gw_cl_write(own[n], 0, from, bytes);
 }
 
-static gw_status new_counters(struct gw_segment *segment, const gw_node *nodes, size_t n) {
+static gw_status new_zeros(struct gw_device *device, size_t bytes, cl_mem *out) {
     static const cl_int zero = 0;
+    GW_TRY(gw_cl_new_mem(device, bytes, out));
+    return gw_cl_check(device->cl->EnqueueFillBuffer(device->queue, *out, &zero, sizeof zero, 0,
+                                                     bytes, 0, NULL, NULL),
+                       "clearing a buffer");
+}
+
+static gw_status new_counters(struct gw_segment *segment, const gw_node *nodes, size_t n) {
     struct gw_device *device = segment->device;
     size_t most = 0;
     for (size_t i = 0; i < n; i++) {
@@ -151,12 +158,9 @@ static gw_status new_counters(struct gw_segment *segment, const gw_node *nodes, 
     if (device->item || most == 0) {
         return GW_OK;
     }
-    size_t bytes = most * (size_t)segment->rows * sizeof zero;
-    GW_TRY(gw_cl_new_mem(device, bytes, &segment->arrived));
+    size_t bytes = most * (size_t)segment->rows * sizeof(cl_int);
     segment->arrived_bytes = bytes;
-    return gw_cl_check(device->cl->EnqueueFillBuffer(device->queue, segment->arrived, &zero,
-                                                     sizeof zero, 0, bytes, 0, NULL, NULL),
-                       "clearing a buffer");
+    return new_zeros(device, bytes, &segment->arrived);
 }
 
 /* Is `node` recorded together with the one that follows? */
@@ -169,6 +173,24 @@ static int waits(struct gw_segment *segment, const gw_node *node, const gw_node 
     return segment->norm == node || segment->rope == node;
 }
 
+/* With NVIDIA's driver 580 (H100) a write of more than a kilobyte of pinned memory took some 300 us
+ * while kernels ran; one of ordinary memory took no time that showed. */
+static gw_status new_staging(struct gw_segment *segment) {
+    enum { MOST_PINNED = 1024 };
+    size_t bytes = segment->staging_bytes;
+    if (bytes <= MOST_PINNED) {
+        GW_TRY(gw_cl_pin(segment->device, 2 * bytes, &segment->pinned));
+        segment->staging[0] = segment->pinned.at;
+    } else {
+        segment->staging[0] = calloc(2, bytes);
+        if (segment->staging[0] == NULL) {
+            return gw_fail(GW_E_NOMEM, "opencl", "no memory for a step of %d rows", segment->rows);
+        }
+    }
+    segment->staging[1] = segment->staging[0] + bytes / sizeof(int32_t);
+    return GW_OK;
+}
+
 gw_status gw_cl_freeze(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
                        struct gw_segment **out) {
     gw_status status = GW_OK;
@@ -179,10 +201,8 @@ gw_status gw_cl_freeze(struct gw_device *device, const gw_node *nodes, size_t n,
     segment->device = device;
     segment->rows = rows;
     segment->staging_bytes = gw_step_bytes(rows);
-    GW_TRY_DONE(gw_cl_pin(device, 2 * segment->staging_bytes, &segment->pinned));
-    segment->staging[0] = segment->pinned.at;
-    segment->staging[1] = segment->staging[0] + segment->staging_bytes / sizeof(int32_t);
-    GW_TRY_DONE(gw_cl_new_mem(device, segment->staging_bytes, &segment->step));
+    GW_TRY_DONE(new_staging(segment));
+    GW_TRY_DONE(new_zeros(device, segment->staging_bytes, &segment->step)); /* all rows are read */
     GW_TRY_DONE(new_counters(segment, nodes, n));
     for (size_t i = 0; i < n; i++) {
         segment->node = (int)i;
@@ -233,6 +253,9 @@ void gw_cl_thaw(struct gw_segment *segment) {
         if (segment->sent[i] != NULL) {
             device->cl->ReleaseEvent(segment->sent[i]);
         }
+    }
+    if (segment->pinned.mem == NULL) {
+        free(segment->staging[0]);
     }
     gw_cl_unpin(device, &segment->pinned);
     free(segment);
@@ -325,14 +348,14 @@ gw_status gw_cl_run(struct gw_segment *segment, const gw_step *step) {
     if (error != CL_SUCCESS) {
         return lose(device, error, "finishing a step");
     }
-    gw_step_pack(step, segment->rows, segment->staging[turn]);
+    const size_t bytes = gw_step_pack(step, segment->rows, segment->staging[turn]);
     size_t done = 0;
     segment->unfinished = 1;
     if (segment->walk != NULL && !timed) {
         error = gw_cl_walk_enqueue(segment, segment->staging[turn]);
         done = segment->n;
     } else {
-        error = cl->EnqueueWriteBuffer(queue, segment->step, CL_FALSE, 0, segment->staging_bytes,
+        error = cl->EnqueueWriteBuffer(queue, segment->step, CL_FALSE, 0, bytes,
                                        segment->staging[turn], 0, NULL, &segment->sent[turn]);
         segment->sent[turn] = error == CL_SUCCESS ? segment->sent[turn] : NULL;
     }

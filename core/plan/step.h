@@ -7,7 +7,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "include/godwit.h"
 
@@ -27,30 +26,38 @@ typedef struct gw_step {
     int32_t less[GW_ROWS_MAX]; /* EMBED's table of positions counts so many less        */
 } gw_step;
 
-/* What kernels of a plan of `rows` rows read, as int32_t: n, pick, n_pick, pos_max, then
- * token [rows], pos [rows], slot [rows], last [rows], type [rows], less
- * [rows]. */
-enum { GW_STEP_HEAD = 4, GW_STEP_ARRAYS = 6 };
+/* What kernels read, as int32_t: n, pick, n_pick, pos_max, two words of the backend's own, then of
+ * each row token, pos, slot, last, type, less: so live rows are the front of the block, and no more
+ * of it need be sent. */
+enum {
+    GW_STEP_OWN = 4, /* the first of the backend's words */
+    GW_STEP_HEAD = 6,
+    GW_STEP_WORDS = 6 /* of a row */
+};
 
 static inline size_t gw_step_bytes(int rows) {
-    return (GW_STEP_HEAD + GW_STEP_ARRAYS * (size_t)rows) * sizeof(int32_t);
+    return (GW_STEP_HEAD + GW_STEP_WORDS * (size_t)rows) * sizeof(int32_t);
 }
 
-/* Rows that are not live keep what out[] held. */
-static inline void gw_step_pack(const gw_step *step, int rows, int32_t *out) {
-    size_t each = (size_t)rows, n = (size_t)(step->n > step->n_pick ? step->n : step->n_pick);
-    int32_t *row = out + GW_STEP_HEAD;
-    n = n < each ? n : each;
+/* To out, a block of gw_step_bytes(rows), but for the backend's words and rows that are not live;
+ * the bytes up to the last live row. */
+static inline size_t gw_step_pack(const gw_step *step, int rows, int32_t *out) {
+    int n = step->n > step->n_pick ? step->n : step->n_pick;
+    n = n < rows ? n : rows;
     out[0] = step->n;
     out[1] = step->pick;
     out[2] = step->n_pick;
     out[3] = step->pos_max;
-    memcpy(row, step->token, n * sizeof *row);
-    memcpy(row + each, step->pos, n * sizeof *row);
-    memcpy(row + 2 * each, step->slot, n * sizeof *row);
-    memcpy(row + 3 * each, step->last, n * sizeof *row);
-    memcpy(row + 4 * each, step->type, n * sizeof *row);
-    memcpy(row + 5 * each, step->less, n * sizeof *row);
+    int32_t *row = out + GW_STEP_HEAD;
+    for (int i = 0; i < n; i++, row += GW_STEP_WORDS) {
+        row[0] = step->token[i];
+        row[1] = step->pos[i];
+        row[2] = step->slot[i];
+        row[3] = step->last[i];
+        row[4] = step->type[i];
+        row[5] = step->less[i];
+    }
+    return gw_step_bytes(n);
 }
 
 #endif

@@ -11,10 +11,40 @@
 
 /* ---- the step block -------------------------------------------------------------------------- */
 
-/* No launch behind it begins before it has ended: they read the step without waiting for others. */
-GW_KERNEL(gw_take_step, struct gw_take_step_params, GW_ROWS_THREADS) {
-    for (int i = (int)threadIdx.x; i < p.n; i += (int)blockDim.x) {
-        p.to[i] = ((const volatile int32_t *)p.from)[i];
+/* No launch behind it begins before it has ended: they read the step without waiting for others. An
+ * answer of the host takes a microsecond, so a thread has several words on their way, and the first
+ * do not wait for how many there are. No word is asked for twice: such questions wait for one
+ * another. */
+GW_KERNEL(gw_take_step, struct gw_take_step_params, GW_TAKE_THREADS) {
+    enum { AT_ONCE = 8 };
+    __shared__ int head[GW_STEP_ROWS];
+    const volatile int32_t *from = (const volatile int32_t *)p.from;
+    const int mine = (int)threadIdx.x, threads = (int)blockDim.x;
+    const int first = mine < p.n ? from[mine] : 0;
+    if (mine < GW_STEP_ROWS) {
+        head[mine] = first;
+    }
+    __syncthreads();
+    const int live = max(head[GW_STEP_N], head[GW_STEP_N_PICK]);
+    const int n = min(p.n, GW_STEP_ROWS + GW_STEP_OF_ROW * live);
+    if (mine < n) {
+        p.to[mine] = first;
+    }
+#pragma unroll 1
+    for (int i = mine + threads; i < n; i += AT_ONCE * threads) {
+        int32_t words[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            const int at = i + k * threads;
+            words[k] = at < n ? from[at] : 0;
+        }
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            const int at = i + k * threads;
+            if (at < n) {
+                p.to[at] = words[k];
+            }
+        }
     }
 }
 
@@ -41,7 +71,7 @@ GW_DEVICE int embed_first(void) { return 4 * (int)(blockIdx.x * blockDim.x + thr
         for (int j = 0; j < 4; j++) {                                                              \
             v.v[j] = i + j < p.width ? element(from, i + j) : 0.0f;                                \
         }                                                                                          \
-        row_leave(p, row, i, v);                                                                 \
+        row_leave(p, row, i, v);                                                                   \
     }
 #define EMBED_F32(from, j) (from)[j]
 #define EMBED_F16(from, j) gw_f16_to_f32((from)[j])
@@ -77,7 +107,7 @@ enum { EMBED_EACH = GW_ROWS_THREADS * 4 / 32, EMBED_STEP = 36 };
         if (i < p.width) {                                                                         \
             v = row_read(blocks + id / 8 * EMBED_STEP + id % 8 * 4);                               \
         }                                                                                          \
-        row_leave(p, row, i, v);                                                                 \
+        row_leave(p, row, i, v);                                                                   \
     }
 #define EMBED_BLOCKS(format, subs)                                                                 \
     EMBED(format, gw_##format##_weights((const gw_block_##format *)from + b / subs, b % subs, w))

@@ -13,7 +13,9 @@ enum {
     GW_NORM_PIECE = 8192, /* values of a row that norm has at a time */
 };
 
-/* gw_take_step: the step block from pinned host memory; one block. */
+/* gw_take_step: the step block from pinned host memory, up to its last live row; n: words of the
+ * whole. One block, of GW_TAKE_THREADS at most. */
+enum { GW_TAKE_THREADS = 512 };
 struct gw_take_step_params {
     GW_DEV(const int32_t) from;
     GW_DEV(int32_t) to;

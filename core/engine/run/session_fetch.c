@@ -466,7 +466,7 @@ static void note_rate(double *rate, int *n, double reading) {
 
 static gw_status run_one(gw_session *s, int stage, int fetched, int ahead) {
     gw_layer_range layers = s->fetch.layers[stage];
-    gw_pass *p = &s->passes[fetched ? s->fetch.pass[stage] : s->first_prompt_pass + stage];
+    gw_pass *p = fetched ? &s->passes[s->fetch.pass[stage]] : gw_prompt_pass(s, stage);
     s->fetch.route = NULL;
     GW_TRY(fetched ? move_caches(s, layers, 0) : GW_OK);
     GW_TRY(gw_pass_run(s, p, ahead ? gw_plan_start : gw_plan_run));
@@ -478,8 +478,7 @@ gw_status gw_fetch_run(gw_session *s, int stage, int ahead, int *fetched) {
     gw_fetch_rate *rate = &s->model->fetch_rate;
     if (f->device == 0) {
         *fetched = 0;
-        return gw_pass_run(s, &s->passes[s->first_prompt_pass + stage],
-                           ahead ? gw_plan_start : gw_plan_run);
+        return gw_pass_run(s, gw_prompt_pass(s, stage), ahead ? gw_plan_start : gw_plan_run);
     }
     const gw_hparams *hp = &s->model->hp;
     const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);

@@ -79,8 +79,8 @@ static gw_status run_again(gw_session *s, int32_t at, int32_t n, int generated) 
     if (generated) {
         return gw_pass_run(s, gw_session_decode_pass(s, n), gw_plan_run);
     }
-    for (int i = s->first_prompt_pass; i < s->n_prompt_passes; i++) {
-        GW_TRY(gw_pass_run(s, &s->passes[i], gw_plan_run));
+    for (int i = 0; i < s->n_prompt_passes - s->first_prompt_pass; i++) {
+        GW_TRY(gw_pass_run(s, gw_prompt_pass(s, i), gw_plan_run));
     }
     return GW_OK;
 }

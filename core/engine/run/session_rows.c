@@ -165,12 +165,8 @@ gw_status gw_rows_step(gw_session *s, const gw_row *row, const gw_choice *rule, 
 }
 
 gw_status gw_rows_prefill(gw_session *s, const gw_row *rows, int32_t n) {
-    gw_status status = GW_OK;
     set_rows(s, rows, n);
-    for (int i = s->first_prompt_pass; i < s->n_prompt_passes && status == GW_OK; i++) {
-        status = gw_session_check_cancel(s);
-        status = status == GW_OK ? gw_pass_run(s, &s->passes[i], gw_plan_run) : status;
-    }
+    gw_status status = gw_prompt_run(s, 0);
     if (status != GW_OK) {
         (void)gw_plan_wait(s->passes[s->first_prompt_pass].plan);
     }

@@ -11,7 +11,7 @@
 #include "core/model/build.h"
 
 /* Rows of a prompt whose logits are computed in one pass. */
-enum { GW_HEAD_TILE = 32, GW_DECODE_PLANS = 8 };
+enum { GW_HEAD_TILE = 32, GW_DECODE_PLANS = 8, GW_PROMPT_PLANS = 2 };
 
 /* Of how many sequences a session computes rows (session_rows.h); {0}: of its own one. */
 typedef struct gw_sharing {
@@ -97,6 +97,7 @@ struct gw_session {
     gw_sharing sharing;
     gw_pass *passes; /* n_widths of decode, prompt head, stages of the prompt body          */
     int n_widths, n_passes, first_prompt_pass, n_prompt_passes; /* stages: [first, n) of them */
+    int short_prompt_pass[GW_PROMPT_PLANS]; /* the first stage in fewer rows; 0: there is none */
     gw_pass *source; /* reads a source text; NULL: the model takes none */
     gw_pass *next;   /* the one that draws too (session_next.c); NULL: none */
     gw_pass *draw;   /* draws behind the rows of a decode pass; NULL: none  */
@@ -151,6 +152,22 @@ void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_
 gw_status gw_session_check_cancel(const gw_session *s);
 /* Rows of the widest pass of decode. */
 int gw_session_widest(const gw_session *s);
+
+/* session_passes.c. How many widths of decode passes there are up to one of `widest` rows. */
+int gw_session_widths(int widest);
+/* All passes, ready to run. */
+gw_status gw_session_build(gw_session *s, const gw_session_options *o);
+gw_pass *gw_session_head_pass(gw_session *s);
+/* Do cards compute all layers? */
+int gw_session_on_cards(const gw_session *s);
+/* Of a prompt of which `left` tokens are left: rows of the next chunk. */
+int32_t gw_prompt_rows(const gw_session *s, size_t left);
+/* Is a chunk to begin before the one in front of it has ended? */
+int gw_prompt_overlaps(const gw_session *s);
+/* A stage's pass for the rows in the step block. */
+gw_pass *gw_prompt_pass(gw_session *s, int stage);
+/* All stages of the prompt rows in the step block. overlaps: they may be at work still. */
+gw_status gw_prompt_run(gw_session *s, int overlaps);
 
 /* session_fetch.c. Plans for the stages [n] of a prompt that have weights in main memory, behind
  * the other passes: none where there is no card for them, it is not asked for or there is no room,
