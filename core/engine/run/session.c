@@ -238,6 +238,17 @@ static gw_status make_buffers(gw_session *s) {
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
+static int on_cards_alone(const gw_session *s) {
+    const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
+    for (int i = 0; i < s->model->hp.n_layers * bp->n_blocks; i++) {
+        int runs = gw_block_runs(&bp->block[i % bp->n_blocks], &s->model->hp, i / bp->n_blocks);
+        if (runs && s->where[i] == 0) { /* home */
+            return 0;
+        }
+    }
+    return 1;
+}
+
 static gw_status place_session(gw_session *s, gw_fmt kv_fmt) {
     const gw_model *m = s->model;
     const gw_blueprint *bp = gw_weights_blueprint(m->weights);
@@ -247,8 +258,9 @@ static gw_status place_session(gw_session *s, gw_fmt kv_fmt) {
     }
     GW_TRY(gw_place_session(&m->place, m->weights, &m->hp, kv_fmt, s->where));
     s->head_device = gw_graph_head_device(bp, &m->hp, s->where);
+    s->on_cards = on_cards_alone(s);
     if (s->chunk == 0) {
-        s->chunk = gw_session_on_cards(s) ? CHUNK_OF_CARDS : CHUNK_DEFAULT;
+        s->chunk = s->on_cards ? CHUNK_OF_CARDS : CHUNK_DEFAULT;
     }
     s->chunk = s->chunk > s->n_ctx ? s->n_ctx : s->chunk;
     return GW_OK;

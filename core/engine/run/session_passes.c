@@ -109,17 +109,6 @@ gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_
                          rows, s->model->arenas, &p->plan);
 }
 
-int gw_session_on_cards(const gw_session *s) {
-    const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
-    for (int i = 0; i < s->model->hp.n_layers * bp->n_blocks; i++) {
-        int runs = gw_block_runs(&bp->block[i % bp->n_blocks], &s->model->hp, i / bp->n_blocks);
-        if (runs && s->where[i] == 0) { /* home */
-            return 0;
-        }
-    }
-    return 1;
-}
-
 /* Layers that fit into a stage of a prompt; at least one. */
 static int stage_layers(const gw_session *s) {
     const gw_hparams *hp = &s->model->hp;
@@ -168,7 +157,7 @@ static gw_status build_passes(gw_session *s) {
         s->fetch.layers[i] = (gw_layer_range){first, i == stages - 1 ? n_layers : first + step};
     }
     GW_TRY(build_stages(s, body, stages, s->chunk));
-    for (int k = GW_PROMPT_PLANS - 1; k >= 0 && gw_session_on_cards(s); k--) {
+    for (int k = GW_PROMPT_PLANS - 1; k >= 0 && s->on_cards; k--) {
         if (prompt_rows[k] < s->chunk) {
             s->short_prompt_pass[k] = s->n_passes;
             s->n_passes += stages;
@@ -305,8 +294,10 @@ gw_pass *gw_prompt_pass(gw_session *s, int stage) {
 gw_status gw_prompt_run(gw_session *s, int overlaps) {
     const int stages = s->n_prompt_passes - s->first_prompt_pass;
     const int at_home = s->where[s->model->place.last_block] == 0;
-    const double each = s->row_seconds * s->step.n, begin = gw_seconds_now();
-    const int runs_on = !overlaps && each > 0.0 && gw_session_on_cards(s);
+    /* On a card fewer take as long. */
+    const int rows = s->on_cards && s->step.n < prompt_rows[0] ? prompt_rows[0] : s->step.n;
+    const double each = s->row_seconds * rows, begin = gw_seconds_now();
+    const int runs_on = !overlaps && each > 0.0 && s->on_cards;
     double slowest = 0.0, at_work = 0.0;
     int n_fetched = 0, started = 0;
     for (int i = 0; i < stages; i++) {
@@ -326,7 +317,7 @@ gw_status gw_prompt_run(gw_session *s, int overlaps) {
     } else if (started) {
         slowest = (gw_seconds_now() - begin) / stages;
     }
-    s->row_seconds = slowest / s->step.n;
+    s->row_seconds = slowest / rows;
     return GW_OK;
 }
 

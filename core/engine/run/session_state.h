@@ -82,6 +82,7 @@ struct gw_session {
     double row_seconds;       /* of the last chunk's slowest stage; 0: not known             */
     gw_where *where; /* of every block: the model's, or home for a cache it has no kernel for */
     int head_device; /* where the logits are */
+    int on_cards;    /* cards compute all layers */
     gw_kv kv;
     gw_states states;
     gw_kept_states kept_states[GW_KEPT_STATES];
@@ -158,8 +159,6 @@ int gw_session_widths(int widest);
 /* All passes, ready to run. */
 gw_status gw_session_build(gw_session *s, const gw_session_options *o);
 gw_pass *gw_session_head_pass(gw_session *s);
-/* Do cards compute all layers? */
-int gw_session_on_cards(const gw_session *s);
 /* Of a prompt of which `left` tokens are left: rows of the next chunk. */
 int32_t gw_prompt_rows(const gw_session *s, size_t left);
 /* Is a chunk to begin before the one in front of it has ended? */
