@@ -202,7 +202,8 @@ gw_status gw_cl_freeze(struct gw_device *device, const gw_node *nodes, size_t n,
     segment->rows = rows;
     segment->staging_bytes = gw_step_bytes(rows);
     GW_TRY_DONE(new_staging(segment));
-    GW_TRY_DONE(new_zeros(device, segment->staging_bytes, &segment->step)); /* all rows are read */
+    /* Kernels may read rows that are not live. */
+    GW_TRY_DONE(new_zeros(device, segment->staging_bytes, &segment->step));
     GW_TRY_DONE(new_counters(segment, nodes, n));
     for (size_t i = 0; i < n; i++) {
         segment->node = (int)i;
