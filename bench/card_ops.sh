@@ -20,5 +20,5 @@ one='
 wrong=$(seq 0 $each $((cases - 1)) | xargs -P "${2:-8}" -I{} sh -c "$one" one {})
 [ -z "$wrong" ] || echo "$wrong"
 failed=$(printf '%s' "$wrong" | grep -c '^cases')
-echo "$failed pieces of $each cases failed"
+echo "pieces of $each cases that failed: $failed"
 [ "$failed" -eq 0 ]

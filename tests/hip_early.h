@@ -41,8 +41,8 @@ static gw_hip_error capture_watched(gw_hip_stream stream, int mode) {
     return early_driver->CaptureBegin(stream, mode);
 }
 
-/* Attention of a table's first cases, with the launches of each way; absent: of how many segments
- * the first launch is in none of some way. */
+/* Runs attention of the table's first cases. absent: in how many of them some way of attention has
+ * not the first launch. */
 static void launch_attention(struct gw_device *device, int *absent) {
     for (int i = 0; i < OC_COUNT; i++) {
         op_case c = oc_case(i);
@@ -70,7 +70,7 @@ static void step_is_there_first(void **state) {
         struct gw_device *device = open_hip(1);
         int absent = 0;
         gw_hip_driver watched = *device->driver;
-        if (!watched.emulated) {
+        if (!watched.emulated || device->warp != 32) { /* NVIDIA's, and its launches are counted */
             gw_backend_hip.close(device);
             return;
         }

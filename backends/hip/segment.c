@@ -278,12 +278,16 @@ static int has_none(struct gw_segment *segment, const gw_node *nodes, size_t n) 
     return 0;
 }
 
+_Static_assert((int)GW_STEP_TURN == (int)GW_STEP_OWN && (int)GW_STEP_ROWS == (int)GW_STEP_HEAD &&
+                   (int)GW_STEP_OF_ROW == (int)GW_STEP_WORDS,
+               "kernels read what gw_step_pack writes");
+
 static gw_status take_staging(struct gw_segment *segment, int turn) {
     void *staging = NULL;
     GW_TRY(gw_hip_host_new(segment->device, segment->step_bytes, &staging));
     segment->staging[turn] = staging;
     memset(staging, 0, segment->step_bytes);
-    segment->staging[turn][GW_STEP_OWN] = turn;
+    segment->staging[turn][GW_STEP_TURN] = turn;
     return GW_OK;
 }
 
@@ -599,8 +603,8 @@ gw_status gw_hip_launch_part(struct gw_segment *segment, int way, size_t part) {
     }
     gw_hip_error error = GW_HIP_OUT_OF_MEMORY;
     if (device->fail_launch == 0 || --device->fail_launch > 0) {
-        error =
-            device->driver->ExecLaunch(segment->graph[way][segment->turn][part], device->stream);
+        error = device->driver->ExecLaunch(segment->graph[way][segment->turn][part],
+                                           device->stream);
     }
     return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "a graph was launched");
 }
@@ -653,7 +657,7 @@ gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step) {
     segment->ran[turn] = 1;
     segment->waits[turn] = device->waits;
     (void)gw_step_pack(step, segment->rows, segment->staging[turn]);
-    segment->staging[turn][GW_STEP_OWN + 1] = gw_hip_count_exchanges(segment);
+    segment->staging[turn][GW_STEP_EXCHANGES] = gw_hip_count_exchanges(segment);
     return launch(segment, step->pos_max / GW_PAGE + 1);
 }
 

@@ -11,10 +11,11 @@
 
 /* ---- the step block -------------------------------------------------------------------------- */
 
-/* No launch behind it begins before it has ended: they read the step without waiting for others. An
- * answer of the host takes a microsecond, so a thread has several words on their way, and the first
- * do not wait for how many there are. No word is asked for twice: such questions wait for one
- * another. */
+/* No launch behind it begins before it has ended: they read the step without waiting for others. A
+ * load from pinned memory takes a microsecond, so a thread has several in flight, and the first
+ * ones do not wait for the number of live rows. Each word is loaded once: loads of one word by all
+ * warps are served one after the other (30 us a step on an H100 when all threads loaded the head).
+ */
 GW_KERNEL(gw_take_step, struct gw_take_step_params, GW_TAKE_THREADS) {
     enum { AT_ONCE = 8 };
     __shared__ int head[GW_STEP_ROWS];

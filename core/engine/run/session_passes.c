@@ -7,10 +7,10 @@
 #include "core/base/clock.h"
 #include "core/engine/run/session_state.h"
 
-/* Where cards compute all layers prompts have these besides the chunk: a launch has blocks for all
- * rows of its plan, and those of rows that are not live take time too. 64 tokens of an 8b in Q4_K
- * took a plan of 1,024 rows 1.09 times (HIP) and 1.27 times (OpenCL) as long as one of 64 (H100,
- * kernels alone). */
+/* Where cards compute all layers there are prompt passes of so many rows besides that of a chunk: a
+ * launch has blocks for all rows of its plan, and blocks of rows that are not live take time too.
+ * The kernels of a plan of 1,024 rows took 1.09 times (HIP) and 1.27 times (OpenCL) as long for 64
+ * tokens of an 8b in Q4_K as those of a plan of 64 rows (H100). */
 static const int prompt_rows[GW_PROMPT_PLANS] = {128, 512};
 
 /* The body of a prompt is cut into stages of about this many multiply-adds, so that a cancel is
@@ -139,7 +139,8 @@ static gw_status build_passes(gw_session *s) {
     int start = s->model->hp.n_source, n_layers = s->model->hp.n_layers;
     int step = stage_layers(s), stages = (n_layers - start - 1) / step + 1;
     int body = s->n_widths + 1;
-    /* source, next, draw, two of hidden states; stages with fetched weights */
+    /* stages of the chunk, with fetched weights, of fewer rows; source, next, draw, two of hidden
+     * states */
     s->passes = calloc((size_t)(body + (2 + GW_PROMPT_PLANS) * stages + 5), sizeof *s->passes);
     s->fetch.layers = calloc((size_t)stages, sizeof *s->fetch.layers);
     if (s->passes == NULL || s->fetch.layers == NULL) {
@@ -289,12 +290,13 @@ gw_pass *gw_prompt_pass(gw_session *s, int stage) {
     return &s->passes[first + stage];
 }
 
-/* On cards alone stages are not awaited either, as long as the last chunk's time says that what is
- * at work takes less than stage_seconds: between two of them the host would take some 50 us. */
+/* Where cards compute all layers, stages start without waiting for the ones in front of them until
+ * stage_seconds of work are queued, by the time that the last chunk took: waiting for each costs
+ * some 50 us a stage. */
 gw_status gw_prompt_run(gw_session *s, int overlaps) {
     const int stages = s->n_prompt_passes - s->first_prompt_pass;
     const int at_home = s->where[s->model->place.last_block] == 0;
-    /* On a card fewer take as long. */
+    /* A card takes more than half as long for a few rows as for 128. */
     const int rows = s->on_cards && s->step.n < prompt_rows[0] ? prompt_rows[0] : s->step.n;
     const double each = s->row_seconds * rows, begin = gw_seconds_now();
     const int runs_on = !overlaps && each > 0.0 && s->on_cards;

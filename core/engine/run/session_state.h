@@ -138,6 +138,9 @@ typedef enum gw_pass_parts {
     GW_PASS_NEXT,   /* whole, and the draw */
     GW_PASS_DRAW    /* the draw alone, out of the logits that are there */
 } gw_pass_parts;
+
+/* session_passes.c. All passes, ready to run. */
+gw_status gw_session_build(gw_session *s, const gw_session_options *o);
 gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_pass_parts parts,
                         gw_layer_range layers);
 /* Its graph alone. */
@@ -145,28 +148,28 @@ gw_status gw_pass_draw(gw_session *s, gw_pass *p, int rows, gw_order order, gw_p
                        gw_layer_range layers);
 void gw_pass_free(gw_pass *p);
 gw_status gw_pass_run(gw_session *s, gw_pass *p, gw_status (*go)(gw_plan *, const gw_step *));
-/* Logits of rows [at, at + n) of the chunk that just ran, n at most GW_HEAD_TILE. */
-gw_status gw_session_run_head(gw_session *s, int32_t at, int32_t n);
-gw_pass *gw_session_decode_pass(gw_session *s, int32_t n); /* the narrowest for n rows */
-gw_status gw_session_check_tokens(const gw_session *s, const int32_t *tokens, size_t n);
-void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos);
-gw_status gw_session_check_cancel(const gw_session *s);
-/* Rows of the widest pass of decode. */
-int gw_session_widest(const gw_session *s);
-
-/* session_passes.c. How many widths of decode passes there are up to one of `widest` rows. */
+/* Again where a pass was added: it may have new lines of gw_session_kernel_times. */
+void gw_session_number_rows(gw_session *s);
+/* How many widths of decode passes there are up to one of `widest` rows; rows of the widest. */
 int gw_session_widths(int widest);
-/* All passes, ready to run. */
-gw_status gw_session_build(gw_session *s, const gw_session_options *o);
+int gw_session_widest(const gw_session *s);
+gw_pass *gw_session_decode_pass(gw_session *s, int32_t n); /* the narrowest for n rows */
 gw_pass *gw_session_head_pass(gw_session *s);
 /* Of a prompt of which `left` tokens are left: rows of the next chunk. */
 int32_t gw_prompt_rows(const gw_session *s, size_t left);
 /* Is a chunk to begin before the one in front of it has ended? */
 int gw_prompt_overlaps(const gw_session *s);
-/* A stage's pass for the rows in the step block. */
+/* A stage's pass for the rows in the step block: the narrowest. */
 gw_pass *gw_prompt_pass(gw_session *s, int stage);
-/* All stages of the prompt rows in the step block. overlaps: they may be at work still. */
+/* All stages of the prompt rows in the step block. With overlaps, and behind an error, some may be
+ * at work still. */
 gw_status gw_prompt_run(gw_session *s, int overlaps);
+
+/* session.c. Logits of rows [at, at + n) of the chunk that just ran, n at most GW_HEAD_TILE. */
+gw_status gw_session_run_head(gw_session *s, int32_t at, int32_t n);
+gw_status gw_session_check_tokens(const gw_session *s, const int32_t *tokens, size_t n);
+void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos);
+gw_status gw_session_check_cancel(const gw_session *s);
 
 /* session_fetch.c. Plans for the stages [n] of a prompt that have weights in main memory, behind
  * the other passes: none where there is no card for them, it is not asked for or there is no room,
@@ -192,7 +195,6 @@ void gw_session_free_states(gw_session *s);
 gw_status gw_session_take_rows(gw_session *s);
 /* The same without logits. */
 void gw_session_keep_rows(gw_session *s);
-void gw_session_number_rows(gw_session *s);
 
 /* session_next.c. Can the device of the logits draw? Then what that takes; freed by _free. */
 gw_status gw_next_new(gw_session *s);
