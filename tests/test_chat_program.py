@@ -388,6 +388,8 @@ def test_pasted_lines_are_one_message(terminal, tmp_path):
     """Bracketed paste: line ends, tabs and a slash are text; a slash that was typed is a command."""
     t = terminal("-n", "2", "-q")
     t.expect(PROMPT)
+    t.type("x\x7f")
+    t.expect("x")
     if not t.marked:
         pytest.skip("SKIP: built without libedit")
     t.type("\x1b[200~/one\r\ttwo\\\rthree\x1b[201~\r")
