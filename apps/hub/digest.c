@@ -62,7 +62,7 @@ int digest_begin(digest *d, int is_git, uint64_t size) {
         d->kind = GNUTLS;
     } else if (!is_git) {
         d->kind = OURS;
-        sha256_begin(&d->own);
+        gw_sha256_begin(&d->own);
     } else {
         return -1;
     }
@@ -81,7 +81,7 @@ void digest_add(digest *d, const void *data, size_t bytes) {
     } else if (d->kind == GNUTLS) {
         l->hash(d->state, data, bytes);
     } else if (d->kind == OURS) {
-        sha256_add(&d->own, data, bytes);
+        gw_sha256_add(&d->own, data, bytes);
     }
 }
 
@@ -89,7 +89,8 @@ void digest_end(digest *d, char hex[65]) {
     const libraries *l = look();
     unsigned char raw[64] = {0};
     if (d->kind == OURS) {
-        sha256_end(&d->own, hex);
+        gw_sha256_end(&d->own, raw);
+        gw_sha256_hex(raw, hex);
         return;
     }
     if (d->kind == CRYPTO) {

@@ -7,13 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "apps/sha256.h"
+#include "core/base/sha256.h"
 
 typedef struct digest {
     int kind; /* 0: ours, 1: libcrypto, 2: GnuTLS; -1: none */
     int bytes;
     void *state;
-    sha256 own;
+    gw_sha256 own;
 } digest;
 
 /* is_git: SHA-1 of "blob SIZE\0" and the file. 0; -1: this machine cannot compute it. Ends with

@@ -289,10 +289,12 @@ static int address_path(const char *address, char *out) {
         slash--;
     }
     char hex[65];
-    sha256 h;
-    sha256_begin(&h);
-    sha256_add(&h, address, strlen(address));
-    sha256_end(&h, hex);
+    unsigned char raw[32];
+    gw_sha256 h;
+    gw_sha256_begin(&h);
+    gw_sha256_add(&h, address, strlen(address));
+    gw_sha256_end(&h, raw);
+    gw_sha256_hex(raw, hex);
     int own = cache != NULL && cache[0] == '/';
     int n = snprintf(out, HUB_PATH, "%s%s/godwit/files/%.16s/%.*s",
                      own    ? cache
