@@ -342,8 +342,8 @@ void ask_init(ask *a, const app_options *o) {
     a->ignore_eos = o->ignore_eos;
 }
 
-void ask_take_model(ask *a, const app_options *o, const gw_model *model) {
-    sampling_of_model(o, model, a->given_rows, &a->sampler, NULL, 0);
+void ask_take_model(ask *a, const app_options *o, const gw_model *loaded) {
+    sampling_of_model(o, loaded, a->given_rows, &a->sampler, NULL, 0);
 }
 
 void ask_free(ask *a) {

@@ -69,7 +69,7 @@ json_t *ask_parse(const char *text, size_t bytes, fault *f);
 
 void ask_init(ask *a, const app_options *o);
 /* What neither the request nor an option says, as the model's files recommend. */
-void ask_take_model(ask *a, const app_options *o, const gw_model *model);
+void ask_take_model(ask *a, const app_options *o, const gw_model *loaded);
 void ask_free(ask *a);
 
 /* Samplers, seed, stop, bans, logit_bias, stream: the fields of every API, from an object. 0 or -1

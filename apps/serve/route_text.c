@@ -194,7 +194,7 @@ static void query_value(const conn *c, const char *name, char *out, size_t room)
     out[used] = '\0';
 }
 
-static json_t *default_settings(const app_options *o, const gw_model *model) {
+static json_t *default_settings(const app_options *o, const gw_model *loaded) {
     json_t *all = json_pack(
         "{s:f, s:f, s:i, s:f, s:f, s:f, s:f, s:i, s:f, s:f, s:i}", "temperature", o->temperature,
         "dynatemp_range", o->dynatemp_range, "top_k", (int)o->top_k, "top_p", o->top_p, "min_p",
@@ -215,7 +215,7 @@ static json_t *default_settings(const app_options *o, const gw_model *model) {
         snprintf(name, sizeof name, "%.*s", (int)strcspn(sampling_table[i].names, " "),
                  sampling_table[i].names);
         if ((o->sampling_given >> i & 1) == 0 && json_object_get(all, name) != NULL &&
-            gw_model_sampling(model, name, &value)) {
+            gw_model_sampling(loaded, name, &value)) {
             json_object_set_new(all, name,
                                 json_is_integer(json_object_get(all, name))
                                     ? json_integer((json_int_t)value)
