@@ -87,12 +87,12 @@ typedef struct gw_model_options {
     const char *path;   /* .gguf file (first part of a split set) or Hugging Face folder */
     const void *memory; /* a GGUF image instead of path; must outlive the model          */
     size_t memory_bytes;
-    const char *weights; /* NULL: as stored; floats as "int8", "int4-g32", -g64, -g128, -g256;
-                            "float": quantized ones as floats, exact and larger; "bf16", "f16":
-                            all weights in 16 bits */
-    const char *device;  /* NULL: the CPU. A name of gw_devices, or a part of a device's own
-                            name; several, separated by commas, share the layers.
-                            "auto": see below                                      */
+    const char *weights;      /* NULL: as stored; floats as "int8", "int4-g32", -g64, -g128, -g256;
+                                 "float": quantized ones as floats, exact and larger; "bf16", "f16":
+                                 all weights in 16 bits */
+    const char *device;       /* NULL: the CPU. A name of gw_devices, or a part of a device's own
+                                 name; several, separated by commas, share the layers.
+                                 "auto": see below                                      */
     const char *pretokenizer; /* NULL: as the files say; a name of tokenizer.ggml.pre     */
     int threads;              /* 0: the physical cores this process may use             */
     int blas;                 /* float-weight prefill through OpenBLAS or CLBlast       */
@@ -121,6 +121,11 @@ typedef struct gw_model_options {
     int predictor; /* not the model but the layer beside it that predicts one token more (MTP), a
                       draft model for it; GW_E_UNSUPPORTED: none of this family is known */
     const char *prompt_offload; /* of what stays there, on a card: "on", "off", NULL: if faster */
+    /* images: the model's vision tower is opened too, from its folder, or of a GGUF file from
+     * mmproj; NULL: the only file beside it whose name says that it is one. GW_E_UNSUPPORTED: it
+     * has none, or none that is known. */
+    int images;
+    const char *mmproj;
 } gw_model_options;
 
 gw_status gw_model_open_sized(const gw_model_options *options, size_t size, gw_model **out);
@@ -315,7 +320,7 @@ typedef struct gw_session gw_session;
 enum { GW_DECODE_MAX = 16, GW_CHUNK_MAX = 2048 };
 
 typedef struct gw_session_options {
-    int32_t n_ctx;              /* 0: the model's training context                               */
+    int32_t n_ctx; /* 0: the model's training context                               */
     int32_t chunk; /* prompt tokens per pass, 1..GW_CHUNK_MAX; 0: 512, of cards alone 1024       */
     const char *kv_type;        /* NULL or "f16"; "f32", "q8_0"                                  */
     const volatile int *cancel; /* polled per chunk and per token; may be NULL            */
@@ -343,6 +348,49 @@ gw_status gw_session_prefill(gw_session *s, const int32_t *tokens, size_t n);
 typedef int (*gw_row_fn)(void *user, size_t row, const float *logits);
 gw_status gw_session_prefill_rows(gw_session *s, const int32_t *tokens, size_t n, size_t first,
                                   gw_row_fn fn, void *user);
+
+/* ---- pictures ---- of models opened with option images.
+ *
+ * A sight is what a picture becomes for a model: rows that stand in a text where placeholder tokens
+ * are. It is made once for a picture: the model keeps those that were made last. Taking turns as
+ * everything that computes. */
+typedef struct gw_patches gw_patches; /* core/image/patches.h */
+typedef struct gw_sight gw_sight;
+
+typedef struct gw_eyes {
+    int32_t token;        /* the placeholder; -1: the model names none           */
+    int32_t patch, merge; /* side of a patch; merge x merge patches give one row */
+    int32_t most_patches; /* of a tile                                           */
+    int32_t width;        /* of a row: of the decoder                            */
+    int32_t layers, d_model;
+} gw_eyes;
+
+/* 0: it has no eyes, or they are shut. */
+int gw_model_eyes(const gw_model *model, gw_eyes *out);
+/* One more holder of the sight, until gw_sight_free. GW_E_ARGUMENT: the patches are not those of
+ * this tower; GW_E_LIMIT: too many; GW_E_CANCELLED. */
+gw_status gw_model_see(gw_model *model, const gw_patches *patches, gw_sight **out);
+void gw_sight_free(gw_sight *sight);
+int32_t gw_sight_rows(const gw_sight *sight); /* of all tiles, in their order */
+/* Row i as the decoder reads it, [width]. */
+const float *gw_sight_row(const gw_sight *sight, int32_t i);
+
+/* Rows [first, first + n) of a sight stand at tokens [at, at + n) of a prompt. */
+typedef struct gw_seen_rows {
+    gw_sight *sight;
+    int32_t first, n;
+    size_t at;
+} gw_seen_rows;
+
+/* Where the rows of the sights go, in order: to the tokens that are the model's placeholder. *out:
+ * gw_free. GW_E_ARGUMENT: there are more or fewer of them. */
+gw_status gw_see_places(const gw_model *model, const int32_t *tokens, size_t n,
+                        gw_sight *const *sights, size_t n_sights, gw_seen_rows **out,
+                        size_t *n_out);
+/* gw_session_prefill of a prompt with pictures: seen [n_seen] by rising `at`. The session holds the
+ * sights as long as they are in its timeline. */
+gw_status gw_session_prefill_seen(gw_session *s, const int32_t *tokens, size_t n,
+                                  const gw_seen_rows *seen, size_t n_seen);
 
 /* Append n generated or drafted tokens in one pass, 1..GW_DECODE_MAX (decode arithmetic: bits
  * equal n single steps). Logits of all n rows are then available. */
@@ -840,6 +888,10 @@ typedef struct gw_request_options {
     /* With prompt_logprobs: ROW events come of prompt tokens from this index on, and what is in
      * front of them may be shared as without; 0: of all. */
     int32_t prompt_logprobs_from;
+    const gw_seen_rows
+        *seen; /* [n_seen] pictures of the prompt, as in gw_session_prefill_seen. Pages
+                  are shared by what a picture holds, not by its placeholders */
+    size_t n_seen;
 } gw_request_options;
 
 /* Queue a request. *out: a handle that the caller gives back by gw_request_free whenever it likes.
@@ -876,8 +928,8 @@ typedef struct gw_batch_stats {
     uint64_t generated_tokens, requests, cancelled, failed, refused; /* requests: that have ended */
     uint64_t preemptions, evictions; /* evictions: pages                                      */
     double decode_seconds, prompt_seconds;
-    int32_t last_rows;  /* of the last decode pass                               */
-    double prompt_rate; /* tokens per second, of late                            */
+    int32_t last_rows;                /* of the last decode pass                               */
+    double prompt_rate;               /* tokens per second, of late                            */
     uint64_t drafted, draft_accepted; /* tokens                                             */
     uint64_t read_ahead;              /* of answers, tokens                                 */
     int64_t host_pages, host_pages_cached; /* places in main memory; those that have a page   */
