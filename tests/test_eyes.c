@@ -47,14 +47,15 @@ static void read_patches(example *x) {
     free(grid);
 }
 
-static void open_example(example *x, const char *folder, const char *device) {
+/* mmproj: the tower out of a file; NULL: out of the folder. */
+static void open_example(example *x, const char *folder, const char *mmproj, const char *device) {
     char file[600];
     const char *end = strstr(folder, ".gguf") != NULL ? strrchr(folder, '/') : NULL;
     int bytes = end != NULL ? (int)(end - folder) : (int)strlen(folder);
     memset(x, 0, sizeof *x);
     snprintf(file, sizeof file, "%.*s/golden.safetensors", bytes, folder);
     reference_open(&x->file, file);
-    gw_model_options options = {.path = folder, .device = device, .images = 1};
+    gw_model_options options = {.path = folder, .mmproj = mmproj, .device = device, .images = 1};
     must(gw_model_open(&options, &x->model));
     read_patches(x);
     must(gw_model_see(x->model, &x->patches, &x->sight));
@@ -123,9 +124,9 @@ static void check_text(const example *x, int32_t chunk, float *out) {
 static void check_family(const char *folder, int32_t least_chunk) {
     example x;
     float bits[2][512];
-    char path[600];
+    char path[600], mmproj[640];
     snprintf(path, sizeof path, "tests/data/goldens-eyes/%s", folder);
-    open_example(&x, path, NULL);
+    open_example(&x, path, NULL, NULL);
     check_rows(&x);
     check_text(&x, 64, bits[0]);
     check_text(&x, least_chunk, bits[1]);
@@ -134,6 +135,10 @@ static void check_family(const char *folder, int32_t least_chunk) {
     must(gw_model_see(x.model, &x.patches, &again));
     assert_ptr_equal(again, x.sight); /* a picture is read once */
     gw_sight_free(again);
+    close_example(&x);
+    snprintf(mmproj, sizeof mmproj, "%s/mmproj.gguf", path);
+    open_example(&x, path, mmproj, NULL);
+    check_rows(&x);
     close_example(&x);
 }
 

@@ -103,7 +103,7 @@ def qwen35():
 def qwen2vl():
     config = Qwen2VLConfig(
         text_config=text(rope_parameters=mrope([2, 1, 1], False)),
-        vision_config=dict(depth=2, embed_dim=16, hidden_size=32, num_heads=2, mlp_ratio=2,
+        vision_config=dict(depth=2, embed_dim=16, hidden_size=32, num_heads=2, mlp_ratio=4,
                            **QWEN_VISION), **QWEN_IDS)
     return qwen_run_of(Qwen2VLForConditionalGeneration(config), 6, 8)
 
@@ -134,7 +134,7 @@ def mistral3():
         text_config=dict(text(), model_type="ministral3", rope_parameters={
             "rope_type": "default", "rope_theta": 10000.0, "llama_4_scaling_beta": 0.1,
             "original_max_position_embeddings": 16}),
-        vision_config=dict(model_type="pixtral", hidden_size=16, intermediate_size=16,
+        vision_config=dict(model_type="pixtral", hidden_act="silu", hidden_size=16, intermediate_size=16,
                            num_hidden_layers=2, num_attention_heads=2, head_dim=8, patch_size=4,
                            image_size=64),
         spatial_merge_size=2, image_token_id=IMAGE, tie_word_embeddings=False)
