@@ -121,11 +121,8 @@ typedef struct gw_model_options {
     int predictor; /* not the model but the layer beside it that predicts one token more (MTP), a
                       draft model for it; GW_E_UNSUPPORTED: none of this family is known */
     const char *prompt_offload; /* of what stays there, on a card: "on", "off", NULL: if faster */
-    /* images: the model's vision tower is opened too, from its folder, or of a GGUF file from
-     * mmproj; NULL: the only file beside it whose name says that it is one. GW_E_UNSUPPORTED: it
-     * has none, or none that is known. */
-    int images;
-    const char *mmproj;
+    int images;         /* its vision tower is opened too (godwit_see.h), of a GGUF file from */
+    const char *mmproj; /* this file; NULL: the only one next to it that is called so         */
 } gw_model_options;
 
 gw_status gw_model_open_sized(const gw_model_options *options, size_t size, gw_model **out);
@@ -178,9 +175,8 @@ typedef struct gw_inspection gw_inspection;
 enum { GW_INSPECT_VALUES = 1 }; /* read every weight and look for infinities and NaN */
 
 /* path, or memory/bytes as in gw_model_options. GW_OK also for a broken model: then as much as
- * could be read, and a verdict. A .safetensors file alone, or one that torch.save wrote (.bin, .pt,
- * .pth, .ckpt), is valid when its table of tensors is. GW_E_NOMEM, GW_E_ARGUMENT, GW_E_CANCELLED
- * (cancel may be NULL). */
+ * could be read, and a verdict. A .safetensors file alone, or one of torch.save (.bin, .pt, .pth,
+ * .ckpt), is valid when its table of tensors is. GW_E_NOMEM, _ARGUMENT, _CANCELLED (may be NULL). */
 gw_status gw_inspect(const char *path, const void *memory, size_t bytes, int flags,
                      const volatile int *cancel, gw_inspection **out);
 void gw_inspection_free(gw_inspection *inspection);
@@ -273,8 +269,7 @@ typedef struct gw_chat_settings {
 } gw_chat_settings;
 
 /* model NULL: no tokens and no special ones, and gw_chat_write gives text only; else it must
- * outlive *out. GW_E_SYNTAX names the template's line; GW_E_ARGUMENT an unknown name, date or
- * argument. */
+ * outlive *out. GW_E_SYNTAX names the template's line; GW_E_ARGUMENT an unknown name or date. */
 gw_status gw_chat_open(const gw_model *model, const gw_chat_settings *settings, gw_chat **out);
 
 /* The source of the template that `chat` runs: *bytes of it, owned by chat; NULL: a form without.
@@ -348,49 +343,6 @@ gw_status gw_session_prefill(gw_session *s, const int32_t *tokens, size_t n);
 typedef int (*gw_row_fn)(void *user, size_t row, const float *logits);
 gw_status gw_session_prefill_rows(gw_session *s, const int32_t *tokens, size_t n, size_t first,
                                   gw_row_fn fn, void *user);
-
-/* ---- pictures ---- of models opened with option images.
- *
- * A sight is what a picture becomes for a model: rows that stand in a text where placeholder tokens
- * are. It is made once for a picture: the model keeps those that were made last. Taking turns as
- * everything that computes. */
-typedef struct gw_patches gw_patches; /* core/image/patches.h */
-typedef struct gw_sight gw_sight;
-
-typedef struct gw_eyes {
-    int32_t token;        /* the placeholder; -1: the model names none           */
-    int32_t patch, merge; /* side of a patch; merge x merge patches give one row */
-    int32_t most_patches; /* of a tile                                           */
-    int32_t width;        /* of a row: of the decoder                            */
-    int32_t layers, d_model;
-} gw_eyes;
-
-/* 0: it has no eyes, or they are shut. */
-int gw_model_eyes(const gw_model *model, gw_eyes *out);
-/* One more holder of the sight, until gw_sight_free. GW_E_ARGUMENT: the patches are not those of
- * this tower; GW_E_LIMIT: too many; GW_E_CANCELLED. */
-gw_status gw_model_see(gw_model *model, const gw_patches *patches, gw_sight **out);
-void gw_sight_free(gw_sight *sight);
-int32_t gw_sight_rows(const gw_sight *sight); /* of all tiles, in their order */
-/* Row i as the decoder reads it, [width]. */
-const float *gw_sight_row(const gw_sight *sight, int32_t i);
-
-/* Rows [first, first + n) of a sight stand at tokens [at, at + n) of a prompt. */
-typedef struct gw_seen_rows {
-    gw_sight *sight;
-    int32_t first, n;
-    size_t at;
-} gw_seen_rows;
-
-/* Where the rows of the sights go, in order: to the tokens that are the model's placeholder. *out:
- * gw_free. GW_E_ARGUMENT: there are more or fewer of them. */
-gw_status gw_see_places(const gw_model *model, const int32_t *tokens, size_t n,
-                        gw_sight *const *sights, size_t n_sights, gw_seen_rows **out,
-                        size_t *n_out);
-/* gw_session_prefill of a prompt with pictures: seen [n_seen] by rising `at`. The session holds the
- * sights as long as they are in its timeline. */
-gw_status gw_session_prefill_seen(gw_session *s, const int32_t *tokens, size_t n,
-                                  const gw_seen_rows *seen, size_t n_seen);
 
 /* Append n generated or drafted tokens in one pass, 1..GW_DECODE_MAX (decode arithmetic: bits
  * equal n single steps). Logits of all n rows are then available. */
@@ -491,8 +443,7 @@ static inline gw_status gw_sampler_new(const gw_model *model, const gw_sampler_o
 }
 void gw_sampler_free(gw_sampler *sampler);
 /* Choose the token at position pos from logits [n_vocab]. Same (seed, pos, logits, history), same
- * token. GW_E_NUMERIC when no logit is finite, or none of what the grammar allows is left. Does not
- * record the token. */
+ * token; it is not recorded. GW_E_NUMERIC when no logit that the grammar allows is finite. */
 gw_status gw_sampler_pick(gw_sampler *sampler, const float *logits, int32_t pos, int32_t *token);
 /* Append one token and choose the one behind it: gw_session_decode(s, &token, 1), then
  * gw_sampler_pick from its logits at position gw_session_pos(s) + shifted. Where the sampler is
@@ -646,8 +597,7 @@ enum {
 gw_status gw_ban_new(const gw_model *model, const char *const *texts, size_t n, int keep_special,
                      gw_ban **out);
 void gw_ban_free(gw_ban *ban); /* after the samplers that heed it, or gw_sampler_ban(.., NULL) */
-/* From now on the sampler (and a drafter that is given it) picks nothing that ban has ruled out;
- * NULL: no longer. */
+/* From now on the sampler (and its drafter) picks nothing that ban rules out; NULL: no longer. */
 gw_status gw_sampler_ban(gw_sampler *sampler, const gw_ban *ban);
 
 /* A text begins with the next token; what was before it does not count. stream: gives out what
@@ -759,10 +709,9 @@ void gw_drafter_stats(const gw_drafter *drafter, gw_draft_stats *out);
  * is served, however prompts are cut, and whatever is evicted or preempted in between.
  *
  * Threads: gw_batch_new, _step and _free compute, so they take turns with everything else of the
- * model that does; usually one thread does nothing else. gw_batch_submit, gw_request_cancel,
- * gw_request_hold, gw_request_free, gw_batch_stats and gw_batch_drain may be called from any
- * thread at any time, also within an event function; none of them waits. Event functions are called
- * by the thread that steps, for each request in order, and should not wait either. */
+ * model that does. gw_batch_submit, gw_request_cancel, gw_request_hold, gw_request_free,
+ * gw_batch_stats and gw_batch_drain may be called from any thread at any time, also within an event
+ * function; none waits. The thread that steps calls event functions, which do not wait either. */
 typedef struct gw_batch gw_batch;
 typedef struct gw_request gw_request;
 
@@ -888,9 +837,7 @@ typedef struct gw_request_options {
     /* With prompt_logprobs: ROW events come of prompt tokens from this index on, and what is in
      * front of them may be shared as without; 0: of all. */
     int32_t prompt_logprobs_from;
-    const gw_seen_rows
-        *seen; /* [n_seen] pictures of the prompt, as in gw_session_prefill_seen. Pages
-                  are shared by what a picture holds, not by its placeholders */
+    const struct gw_seen_rows *seen; /* [n_seen] pictures of the prompt (godwit_see.h) */
     size_t n_seen;
 } gw_request_options;
 
@@ -1045,6 +992,7 @@ void gw_forecast_free(gw_forecast *forecast);
 #endif
 
 #include "godwit_beam.h"
+#include "godwit_see.h"
 #include "godwit_encoder.h"
 #include "godwit_quantize.h"
 #include "godwit_writer.h"

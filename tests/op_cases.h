@@ -765,8 +765,8 @@ static void oc_open(op_setup *s, const op_case *c, const gw_backend *backend,
         s->step.last[i] = c->pos + c->n - 1 + c->ahead;
         s->step.pos_max = c->both ? s->step.last[i] : c->pos + i;
         s->step.type[i] = c->types > 0 ? i % c->types : 0;
-        int turns = c->op == GW_OP_ROPE_KV || c->op == GW_OP_ROTATE;
-        s->step.less[i] = turns ? (c->pos + i) / 3 : c->types > 0 ? i / 2 : 0;
+        int rotates = c->op == GW_OP_ROPE_KV || c->op == GW_OP_ROTATE;
+        s->step.less[i] = rotates ? (c->pos + i) / 3 : c->types > 0 ? i / 2 : 0;
         s->step.token[i] = c->op == GW_OP_EMBED ? (i * 7 + 3) % c->m[0] : 0;
     }
     switch (c->op) {
@@ -886,7 +886,7 @@ static void oc_run(op_setup *s, const gw_kernel *kernel, op_result *r) {
     assert_int_equal(s->backend->freeze(s->device, &s->node, 1, rows, &segment), GW_OK);
     assert_int_equal(s->backend->run(segment, &s->step), GW_OK);
     assert_int_equal(s->backend->wait(s->device), GW_OK);
-    s->backend->thaw(segment);
+    s->backend->segment_free(segment);
 
     size_t all = oc_tensor_bytes(s->node.out) + 2 * OC_FENCE;
     unsigned char *out = oc_download(s, s->node.out, 0, all);

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "core/image/patches.h"
-#include "include/godwit.h"
+#include "include/godwit_see.h"
 
 #define CLOSE_ENOUGH 2e-5 /* norm of the difference over norm of the reference */
 
@@ -29,7 +29,7 @@ static void must(gw_status status) {
     }
 }
 
-/* Tiles [n, 2] of grids, patches one behind the other. */
+/* Tiles [n, 2] of grids, patches one after the other. */
 static void read_patches(example *x) {
     const gw_stored *values = reference_find(&x->file, "patches");
     size_t n = 0;
@@ -100,7 +100,7 @@ static int32_t best_of(const float *x, int64_t n) {
     return best;
 }
 
-/* Logits behind the prompt, and what follows greedily; bits of them to out. */
+/* Logits after the prompt, and what follows greedily; bits of them to out. */
 static void check_text(const example *x, int32_t chunk, float *out) {
     const gw_stored *want = reference_find(&x->file, "logits");
     const int64_t v = want->dim[1];

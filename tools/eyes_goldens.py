@@ -6,7 +6,7 @@
 #     tools/eyes_goldens.py FOLDER [FAMILY ...]
 #
 # golden.safetensors: patches as a tower reads them, their grid (rows and columns of each tile), rows
-# of the picture (deepstack rows beside them), ids of a prompt with placeholders, logits of its
+# of the picture (deepstack rows next to them), ids of a prompt with placeholders, logits of its
 # tokens, and ids that follow greedily.
 import json
 import math

@@ -1,9 +1,10 @@
 /* core/image/picture.h - a JPEG, PNG or WebP file as upright 8-bit RGB.
  *
  * The bytes of a pixel are those of Pillow followed by transformers' convert_to_rgb: the EXIF
- * orientation is applied, palettes and grey are expanded, of 16 bits the upper 8 are kept, CMYK is
- * taken for Adobe's inverted kind, transparent pixels are composited over white; colour profiles
- * and gamma are not looked at. Of an animation the first frame is taken.
+ * orientation is applied, palettes and grey are expanded, of 16 bits the upper 8 are kept (of grey
+ * too, which Pillow clips to white), CMYK is taken for Adobe's inverted kind, transparent pixels
+ * are composited over white; colour profiles and gamma are not looked at. Of an animation the first
+ * frame is taken.
  *
  * Each format is read by the system's library (libjpeg-turbo, libpng, libwebp), if the build had
  * it. A file whose data end early or are damaged is refused, never filled up. Sizes are checked

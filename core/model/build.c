@@ -38,7 +38,7 @@ static gw_tensor *view_of_rows(walk *w, const gw_tensor *of) {
     return t;
 }
 
-/* Rows of pictures: in place of their embedding, or added behind a layer. */
+/* Rows of pictures: in place of their embedding, or added after a layer. */
 static void see(walk *w, int which) {
     gw_tensor *out = stream_on(w, w->device);
     gw_node *node = new_node(w, GW_OP_MIX, which == 0 ? "seen" : "seen_deep", out);

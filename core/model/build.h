@@ -32,7 +32,7 @@ typedef struct gw_graph_inputs {
     const gw_tensor *stream; /* [devices] of [rows, d] f32, placed                   */
     /* Of a model with eyes, of prompts; gate NULL: neither. What a row has of a picture takes the
      * place of its embedding: [devices] of [rows, 1], 0 in such rows, else 1; [devices, 1 + n_deep]
-     * of [rows, d]: that, then what is added behind each of the first n_deep layers; 0 elsewhere */
+     * of [rows, d]: that, then what is added after each of the first n_deep layers; 0 elsewhere */
     const gw_tensor *gate, *seen;
     int n_deep;
     gw_tensor logits; /* [rows, v] f32, placed on the device of the last block */
@@ -87,7 +87,7 @@ void gw_graph_body(gw_graph *graph, const gw_graph_inputs *in, int first, int en
 /* Append pick (when `pick`), norm and head for `rows` rows. Without pick the head reads the stream
  * of the body before it. */
 void gw_graph_head(gw_graph *graph, const gw_graph_inputs *in, int pick);
-/* Append the blocks of the layers' section `deep`, behind one that has them: of a vision tower,
+/* Append the blocks of the layers' section `deep`, after one that has them: of a vision tower,
  * what goes from there to the decoder, in in->logits. */
 void gw_graph_deep(gw_graph *graph, const gw_graph_inputs *in, int layer);
 /* Append what stands in the head before its first matrix: rows of hidden states, in in->hidden, or

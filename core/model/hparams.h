@@ -15,10 +15,10 @@ typedef enum gw_rope_scaling {
 
 enum { GW_MAX_ROPES = 4, GW_MAX_FACTORS = 2, GW_MAX_AREAS = 2 };
 
-/* Which pairs turn by which part of a position (time, row, column), and how fast. */
+/* Which pairs rotate by which part of a position (time, row, column), and how fast. */
 typedef enum gw_rope_spread {
     GW_ROPE_SIDE,    /* first those by time, then by row, then by column                     */
-    GW_ROPE_STRIPED, /* in turn: time, row, column, as long as row and column have any       */
+    GW_ROPE_STRIPED, /* alternating: time, row, column, as long as row and column have any       */
     GW_ROPE_EACH,    /* as SIDE, and each part begins with the highest frequency again, of a
                       * head as wide as the part                                             */
     GW_ROPE_EVEN     /* as SIDE; the first part has the even frequencies, the other the odd  */
@@ -40,7 +40,7 @@ typedef struct gw_rope {
     const float *divisors;      /* [dim/2] explicit per-frequency factors; NULL: none      */
     const float *long_divisors; /* the same where the context is longer than the original  */
     gw_rope_spread spread;
-    int32_t by_row, by_column; /* pairs that turn by the row or the column of a patch          */
+    int32_t by_row, by_column; /* pairs that rotate by the row or the column of a patch          */
 } gw_rope;
 
 /* What may differ from layer to layer. */

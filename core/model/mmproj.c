@@ -36,9 +36,9 @@ gw_status gw_folder_mmproj(const char *path, char *out, size_t room) {
     if (count != 1 || strlen(found) >= room) {
         return gw_fail(GW_E_UNSUPPORTED, path,
                        count == 0
-                           ? "no file whose name has 'mmproj' lies beside it, so it cannot "
+                           ? "no file whose name has 'mmproj' lies next to it, so it cannot "
                              "see; give one by --mmproj FILE"
-                           : "several files whose names have 'mmproj' lie beside it; give one "
+                           : "several files whose names have 'mmproj' lie next to it; give one "
                              "by --mmproj FILE");
     }
     snprintf(out, room, "%s", found);

@@ -160,7 +160,7 @@ void gw_rope_fill(const double *freq, int half, double magnitude, int64_t first,
     }
 }
 
-/* The part of a position by which pair i turns, and how fast. */
+/* The part of a position by which pair i rotates, and how fast. */
 static int part_of(const gw_rope *r, const double *freq, int i, double *speed) {
     const int half = r->dim / 2, by_time = half - r->by_row - r->by_column;
     *speed = freq[i];

@@ -331,7 +331,7 @@ static gw_status find_scaling(const gw_facts *facts, const gw_blueprint *bp, con
     return GW_OK;
 }
 
-/* Pairs that turn by rows and columns of patches. */
+/* Pairs that rotate by rows and columns of patches. */
 static gw_status read_grid(const gw_facts *facts, const gw_blueprint *bp, const gw_spec_rope *x,
                            int layer, const gw_hparams *hp, gw_rope *r) {
     if (x->rows.n == 0 && x->columns.n == 0) {
@@ -343,7 +343,7 @@ static gw_status read_grid(const gw_facts *facts, const gw_blueprint *bp, const 
     if (!(rows >= 0.0 && columns >= 0.0 && rows + columns <= r->dim / 2) || rows != floor(rows) ||
         columns != floor(columns)) {
         return gw_fail(GW_E_METADATA, facts->where,
-                       "%g pairs turn by row and %g by column; a head has %d", rows, columns,
+                       "%g pairs rotate by row and %g by column; a head has %d", rows, columns,
                        r->dim / 2);
     }
     if (!(spread >= GW_ROPE_SIDE && spread <= GW_ROPE_EVEN) || spread != floor(spread)) {

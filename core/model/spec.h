@@ -139,7 +139,7 @@ typedef struct gw_spec_source {
     gw_transform transform[GW_SPEC_TRANSFORMS];
     gw_expr times;         /* of GW_TRANSFORM_TIMES */
     gw_expr buckets, both; /* of GW_TRANSFORM_RELATIVE; both: distances ahead have their own half */
-    gw_expr folded; /* stored columns are [columns / N, N], and become [N, columns / N] */
+    gw_expr folded;        /* stored columns are [columns / N, N], and become [N, columns / N] */
 } gw_spec_source;
 
 typedef struct gw_spec_weight {

@@ -153,11 +153,11 @@ static gw_status check_shape(const gw_weights *w, const gw_stored *t, const want
     for (int i = first; i < last - n + 1; i++) {
         before *= t->dim[i];
     }
-    int64_t behind = 1; /* of a wide one: what its last axis is stored as */
+    int64_t inner = 1; /* of a wide one: what its last axis is stored as */
     for (int i = 1; i < t->n_dim; i++) {
-        behind *= t->dim[i];
+        inner *= t->dim[i];
     }
-    int wide = want->wide && n == 2 && t->n_dim > 2 && t->dim[0] == axes[0] && behind == axes[1];
+    int wide = want->wide && n == 2 && t->n_dim > 2 && t->dim[0] == axes[0] && inner == axes[1];
     int flat = want->flat && last - first > n && before == axes[0] &&
                memcmp(t->dim + last - n + 1, axes + 1, (size_t)(n - 1) * sizeof *axes) == 0;
     if (!lone && !flat && !wide &&
@@ -179,9 +179,9 @@ static gw_status check_stored(const gw_weights *w, const gw_stored *t, const wan
                        f != NULL ? f->name : "?",
                        want->vector ? "norm weight or bias" : "weight format");
     }
-    int reordered = e->source != NULL && e->buckets == 0 &&
-                    (e->transposed || e->folded > 0 ||
-                     e->source->transform[0] != GW_TRANSFORM_NONE);
+    int reordered =
+        e->source != NULL && e->buckets == 0 &&
+        (e->transposed || e->folded > 0 || e->source->transform[0] != GW_TRANSFORM_NONE);
     if (!f->is_float && reordered && t->packed == NULL && !want->to_float) {
         return gw_fail(GW_E_UNSUPPORTED, w->where,
                        "tensor %s is stored as %s and would have to be transposed or changed",

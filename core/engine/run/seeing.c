@@ -197,7 +197,7 @@ void gw_seeing_free(gw_session *s) {
     gw_views_free(&s->views);
 }
 
-/* Rows of the rope tables behind those of text, one for each row of the pass. */
+/* Rows of the rope tables after those of text, one for each row of the pass. */
 static gw_status show_angles(gw_session *s, const gw_glance *rows, int32_t n) {
     const gw_hparams *hp = &s->model->hp;
     for (int r = 0; r < hp->n_ropes; r++) {

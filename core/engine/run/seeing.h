@@ -1,8 +1,8 @@
 /* core/engine/run/seeing.h - pictures in a timeline: which rows of which sights stand where, and
  * the positions that follow from it.
  *
- * Where a model turns pairs by time, row and column, a picture's rows have positions (t, t + row,
- * t + column), t being that of what comes before it, and text behind it goes on at the largest + 1:
+ * Where a model rotates pairs by time, row and column, a picture's rows have positions (t, t + row,
+ * t + column), t being that of what comes before it, and text after it goes on at the largest + 1:
  * less than where its cache is. Keys and values lie in the order of the tokens all the same.
  */
 #ifndef GW_ENGINE_SEEING_H

@@ -49,7 +49,7 @@ static gw_status read_again(gw_session *s, int32_t to, int32_t from, int32_t end
     return status;
 }
 
-/* A prefix that holds generated tokens becomes a prompt too. Tokens and pictures behind it are
+/* A prefix that holds generated tokens becomes a prompt too. Tokens and pictures after it are
  * known as before, and not computed. */
 static gw_status read_prefix(gw_session *s, int32_t keep) {
     const int32_t end = s->pos;
@@ -66,7 +66,7 @@ static gw_status read_prefix(gw_session *s, int32_t keep) {
 }
 
 /* The end of the picture that position pos lies within, or pos. */
-static int32_t behind_view(const gw_session *s, int32_t pos) {
+static int32_t after_view(const gw_session *s, int32_t pos) {
     for (int32_t i = 0; i < s->views.n; i++) {
         const gw_view *x = &s->views.view[i];
         if (x->pos < pos && x->pos + x->n > pos) {
@@ -80,13 +80,13 @@ gw_status gw_session_shift(gw_session *s, int32_t keep, int32_t *dropped) {
     if (keep < 0) {
         return gw_fail(GW_E_ARGUMENT, "context shift", "cannot keep %d tokens", (int)keep);
     }
-    keep = behind_view(s, keep); /* pictures stay or go as a whole */
+    keep = after_view(s, keep); /* pictures stay or go as a whole */
     int32_t rest = s->pos - keep, gone = (rest + 1) / 2;
     if (rest < 2) {
         return gw_fail(GW_E_CONTEXT, "context shift",
                        "of %d tokens %d are kept: nothing can be dropped", (int)s->pos, (int)keep);
     }
-    gone = behind_view(s, keep + gone) - keep;
+    gone = after_view(s, keep + gone) - keep;
     if (gone == rest) {
         return gw_fail(GW_E_CONTEXT, "context shift",
                        "the last %d tokens are of one picture: nothing can be dropped", (int)rest);

@@ -77,7 +77,7 @@ typedef struct gw_seeing {
     int parts; /* of a row: one, and one for each of the layers that get some */
     struct gw_buffer *gate[GW_MAX_DEVICES], **seen; /* [devices * parts] */
     gw_tensor gate_on[GW_MAX_DEVICES], *seen_on;
-    float *rows;        /* [chunk, d_model] on their way */
+    float *rows;        /* [chunk, d_model] to be written */
     gw_glance *glances; /* [chunk] */
     int32_t shown;      /* leading rows of the buffers that may not be text's */
 } gw_seeing;

@@ -130,15 +130,15 @@ gw_status gw_tower_open(const gw_model_options *options, const gw_backend *const
                           .cancel = options->cancel,
                           .progress = options->progress,
                           .progress_user = options->progress_user};
-    char beside[PATH_MAX];
+    char near[PATH_MAX];
     if (options->mmproj == NULL && options->path != NULL) {
-        GW_TRY(gw_folder_mmproj(options->path, beside, sizeof beside));
-        o.path = beside[0] != '\0' ? beside : options->path;
+        GW_TRY(gw_folder_mmproj(options->path, near, sizeof near));
+        o.path = near[0] != '\0' ? near : options->path;
     }
     int card = options->device != NULL || options->offload_layers != NULL;
     o.offload_layers = card ? "all" : NULL;
     gw_status status = open_on(&o, backends, out);
-    if (card && (status == GW_E_NOMEM || status == GW_E_DEVICE)) { /* no room beside the decoder */
+    if (card && (status == GW_E_NOMEM || status == GW_E_DEVICE)) { /* no room next to the decoder */
         o.device = o.offload_layers = NULL;
         status = open_on(&o, backends, out);
     }

@@ -1,4 +1,4 @@
-/* core/engine/run/tower.h - a model's eyes: the vision tower beside it, plans over the patches of a
+/* core/engine/run/tower.h - a model's eyes: its vision tower, plans over the patches of a
  * tile, and the sights that it has made last.
  *
  * A tower is described by a spec (NAME-vision) and runs like any model, but for what the host makes
@@ -12,6 +12,7 @@
 
 #include "core/engine/run/model_state.h"
 #include "core/image/patches.h"
+#include "include/godwit_see.h"
 #include "core/model/build.h"
 
 enum { GW_TOWER_ENDS = 8, GW_TOWER_KEPT = 16 };

@@ -1,7 +1,7 @@
 /* core/engine/run/tower_pass.c - plans over the patches of a tile. Its rows are in one pass, so
- * that attention may look both ways; a plan ends where rows are handed to the decoder, or where
- * layers begin to see windows or whole tiles. Groups of merge x merge patches stand side by side,
- * so that a group's row is the stream read as fewer and wider rows. */
+ * that attention may look in both directions; a plan ends where rows are handed to the decoder, or
+ * where layers begin to see windows or whole tiles. Groups of merge x merge patches stand side by
+ * side, so that a group's row is the stream read as fewer and wider rows. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

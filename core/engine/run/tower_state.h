@@ -8,7 +8,7 @@
 
 enum { GW_TOWER_SIZES = 4 };
 
-/* A plan: some layers, or what groups of patches become behind them. */
+/* A plan: some layers, or what groups of patches become after them. */
 typedef struct gw_tower_leg {
     gw_graph graph;
     gw_plan *plan;
