@@ -176,7 +176,7 @@ enum { GW_INSPECT_VALUES = 1 }; /* read every weight and look for infinities and
 
 /* path, or memory/bytes as in gw_model_options. GW_OK also for a broken model: then as much as
  * could be read, and a verdict. A .safetensors file alone, or one of torch.save (.bin, .pt, .pth,
- * .ckpt), is valid when its table of tensors is. GW_E_NOMEM, _ARGUMENT, _CANCELLED (may be NULL). */
+ * .ckpt), is valid when its table of tensors is. GW_E_NOMEM, _ARGUMENT, _CANCELLED (or NULL). */
 gw_status gw_inspect(const char *path, const void *memory, size_t bytes, int flags,
                      const volatile int *cancel, gw_inspection **out);
 void gw_inspection_free(gw_inspection *inspection);

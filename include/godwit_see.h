@@ -8,9 +8,9 @@
 extern "C" {
 #endif
 
-/* Of models opened with option images. A sight is what a picture becomes for a model: rows that stand in a text where placeholder tokens
- * are. It is made once for a picture: the model keeps those that were made last. Taking turns as
- * everything that computes. */
+/* Of models opened with option images. A sight is what a picture becomes for a model: rows that
+ * stand in a text where placeholder tokens are. It is made once for a picture: it keeps those
+ * that were made last. Takes turns as everything that computes. */
 typedef struct gw_patches gw_patches; /* core/image/patches.h */
 typedef struct gw_sight gw_sight;
 
@@ -33,11 +33,11 @@ int32_t gw_sight_rows(const gw_sight *sight); /* of all tiles, in their order */
 const float *gw_sight_row(const gw_sight *sight, int32_t i);
 
 /* Rows [first, first + n) of a sight stand at tokens [at, at + n) of a prompt. */
-struct gw_seen_rows {
+typedef struct gw_seen_rows {
     gw_sight *sight;
     int32_t first, n;
     size_t at;
-};
+} gw_seen_rows;
 
 /* Where the rows of the sights go, in order: to the tokens that are the model's placeholder. *out:
  * gw_free. GW_E_ARGUMENT: there are more or fewer of them. */
