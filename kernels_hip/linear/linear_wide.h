@@ -132,8 +132,7 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
                     int *of_tile = s[F::SPAN ? t : 0];
                     multiply<F>(of_tile, a[j], b + j * GW_MMA_B, !F::SPAN || i + j == 0);
                     if (!F::SPAN || i + j == 3) {
-                        add_terms(of_tile, row[j], scale_of, second_of, i + j,
-                                  sums + t * OF_TILE);
+                        add_terms(of_tile, row[j], scale_of, second_of, i + j, sums + t * OF_TILE);
                     }
                 }
             }
@@ -151,8 +150,8 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
         }
     }
     __device__ static inline void add_terms(const int *s, const float (*row)[F::ROW],
-                                            const unsigned (*scale)[2],
-                                            const unsigned (*second)[2], int i, float *sums) {
+                                            const unsigned (*scale)[2], const unsigned (*second)[2],
+                                            int i, float *sums) {
         float token[CC][F::TOKEN];
 #pragma unroll
         for (int c = 0; c < CC; c++) {
@@ -175,20 +174,22 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
             o[2 % F::TOKEN] = (float)gw_second_sum(second);
         }
     }
-    /* A thread has all blocks of its results; lanes of arith.h without a term are +0. */
+    /* Result k of a thread, which has all blocks of it: the lanes that the class has, joined. Those
+     * of arith.h without a term are +0. */
+    __device__ static inline float joined(const float *sums, int k) {
+        const float *of = sums + k / GW_MMA_C * OF_TILE + k % GW_MMA_C;
+        return F::SPAN ? of[0] + 0.0f
+                       : (of[0] + of[GW_MMA_C]) + (of[2 * GW_MMA_C] + of[3 * GW_MMA_C]);
+    }
     __device__ static inline void leave(float *values, int q, const float *sums) {
         enum { STEP = GW_LINEAR_SUMS_STEP(ROWS) };
         const int lane = gw_wave_lane();
         float *to = values + q * (int)ROWS * STEP;
 #pragma unroll
         for (int k = 0; k < TILES * GW_MMA_C; k++) {
-            const float *of = sums + k / GW_MMA_C * OF_TILE + k % GW_MMA_C;
             const int col = k / GW_MMA_C * GW_MMA_N + gw_mma_c_col(lane, k % GW_MMA_C);
-            const float v = F::SPAN
-                                ? of[0] + 0.0f
-                                : (of[0] + of[GW_MMA_C]) + (of[2 * GW_MMA_C] + of[3 * GW_MMA_C]);
             if (ROWS % GW_MMA_N == 0 || col < ROWS) {
-                to[col * STEP + gw_mma_c_row(lane, k % GW_MMA_C)] = v;
+                to[col * STEP + gw_mma_c_row(lane, k % GW_MMA_C)] = joined(sums, k);
             }
         }
     }

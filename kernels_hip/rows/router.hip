@@ -1,7 +1,8 @@
 /* kernels_hip/rows/router.hip - norm, router, route, the experts' input and the shared expert's
  * gate of generated tokens in one launch. Each of its steps takes less than what stands between two
  * launches. A block norms the whole row again, since that costs less than waiting for another
- * block's; the last block of a row that is done chooses the experts. */
+ * block's; the last block of a row that is done chooses the experts. Of many rows a block has
+ * several, and the route is a launch of its own. */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/device.h"
 #include "kernels_hip/rows/router_params.h"
@@ -40,10 +41,10 @@ template <class F> struct router_row {
     int expert, records, lane; /* lane: the first of arith.h; expert -1: none */
 
     /* gate: of that matrix, whose row is called 0. */
-    __device__ inline void open(const struct gw_router_params &p, int gate) {
+    __device__ inline void open(const struct gw_router_params &p, int gate, int each) {
         const int i = (int)threadIdx.x % THREADS, here = (int)threadIdx.x / THREADS;
-        expert = gate ? here : (int)blockIdx.x * GW_ROUTER_EACH + here;
-        expert = here < GW_ROUTER_EACH && expert < (gate ? 1 : p.route.experts) ? expert : -1;
+        expert = gate ? here : (int)blockIdx.x * each + here;
+        expert = here < each && expert < (gate ? 1 : p.route.experts) ? expert : -1;
         records = (p.k + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS;
         lane = i * F::PAIR;
         const int r = expert < 0 ? 0 : expert;
@@ -81,6 +82,7 @@ template <class F> struct router_row {
                     add(held[j], h, j * (int)GW_STRIP_FLOATS, k, acc);
                 }
             }
+#pragma unroll 1
             for (int j = HELD; j < records; j++) {
                 add(gw_stream(from + (size_t)j * F::RECORD), h, j * (int)GW_STRIP_FLOATS, k, acc);
             }
@@ -109,16 +111,25 @@ GW_DEVICE void router_leave(const struct gw_router_params &p, int row, int i, co
     }
 }
 
-/* Norm of a row x -> h in shared memory. */
-GW_DEVICE void router_norm(const struct gw_router_params &p, int row, const float *weight, float *h,
-                           float *squares) {
-    enum { STEP = 4 * GW_ROUTER_THREADS };
+template <int TEAM> __device__ static inline void router_sync(void) {
+    if (TEAM) {
+        gw_sync_team();
+    } else {
+        __syncthreads();
+    }
+}
+
+/* Norm of a row x -> h in shared memory, by the block or by a TEAM. */
+template <int TEAM>
+__device__ static inline void router_norm(const struct gw_router_params &p, int row,
+                                          const float *weight, float *h, float *squares) {
+    enum { STEP = 4 * (TEAM ? (int)GW_LANES : (int)GW_ROUTER_THREADS) };
     const int k = p.k, lane = gw_lane(), end = (k + 127) / 128 * 128;
-    const int first = (int)blockIdx.x * p.leaves; /* what this block leaves, of pieces of 128 */
+    const int from = 4 * (TEAM ? lane : (int)threadIdx.x);
     const float *x = p.in + (size_t)row * k;
     float sum = 0.0f;
 #pragma unroll 4
-    for (int i = 4 * (int)threadIdx.x; i < end; i += STEP) {
+    for (int i = from; i < end; i += STEP) {
         row_four v = {{0.0f, 0.0f, 0.0f, 0.0f}};
         if (i < k) {
             v = row_read(x + i);
@@ -129,27 +140,57 @@ GW_DEVICE void router_norm(const struct gw_router_params &p, int row, const floa
             squares[i / GW_ACT_BLOCK] = square;
         }
     }
-    __syncthreads();
+    router_sync<TEAM>();
+#pragma unroll 1
     for (int b = lane; b < k / GW_ACT_BLOCK; b += GW_LANES) {
         sum = sum + squares[b];
     }
     const float r = gw_rms_scale(gw_fold(sum), k, p.eps);
-    for (int i = 4 * (int)threadIdx.x; i < end; i += STEP) {
-        row_four v = {{0.0f, 0.0f, 0.0f, 0.0f}};
-        if (i < k) {
-            const row_four w = *(const row_four *)(weight + i);
-            v = *(const row_four *)(h + i);
+#pragma unroll 2
+    for (int i = from; i < k; i += STEP) {
+        const row_four w = *(const row_four *)(weight + i);
+        row_four v = *(const row_four *)(h + i);
 #pragma unroll
-            for (int j = 0; j < 4; j++) {
-                v.v[j] = (v.v[j] * w.v[j]) * r;
-            }
-            *(row_four *)(h + i) = v;
+        for (int j = 0; j < 4; j++) {
+            v.v[j] = (v.v[j] * w.v[j]) * r;
         }
-        if (i / 128 >= first && i / 128 < first + p.leaves) {
-            router_leave(p, row, i, v);
-        }
+        *(row_four *)(h + i) = v;
     }
-    __syncthreads();
+    router_sync<TEAM>();
+}
+
+/* A block's pieces of a row h in shared memory to memory. Code of kernels of one row is short where
+ * it can be: most of it runs once in a launch, and comes from memory each time. */
+template <int TEAM>
+__device__ static inline void router_leave_row(const struct gw_router_params &p, int row,
+                                               const float *h) {
+    const int first = (int)blockIdx.x * p.leaves, all = (p.k + 127) / 128;
+    const int end = first + p.leaves < all ? first + p.leaves : all;
+#pragma unroll 1
+    for (int piece = first + (TEAM ? 0 : gw_team()); piece < end;
+         piece += TEAM ? 1 : (int)GW_ROUTER_THREADS / (int)GW_LANES) {
+        const int i = 128 * piece + 4 * gw_lane();
+        row_four v = {{0.0f, 0.0f, 0.0f, 0.0f}};
+        if (i < p.k) {
+            v = *(const row_four *)(h + i);
+        }
+        router_leave(p, row, i, v);
+    }
+}
+
+/* What becomes of a row's product with the row of W that a thread has. */
+template <class F>
+__device__ static inline void router_put(const struct gw_router_params &p,
+                                         const router_row<F> &mine, int row, int gate, float v) {
+    if (mine.expert < 0 || mine.lane != 0) {
+        return;
+    }
+    if (gate) {
+        p.gate_out[row] = gw_sigmoid(v);
+    } else {
+        p.logits[(size_t)row * p.route.experts + mine.expert] =
+            p.bias ? v + p.bias[mine.expert] : v;
+    }
 }
 
 template <class F> __device__ static inline void router(const struct gw_router_params &p) {
@@ -157,11 +198,12 @@ template <class F> __device__ static inline void router(const struct gw_router_p
     __shared__ float squares[GW_ROUTER_MOST / GW_ACT_BLOCK];
     __shared__ unsigned before;
     const int row = (int)blockIdx.y, n = p.route.experts;
-    float *weight = shared, *h = shared + p.k;
+    float *h = shared, *weight = shared + p.k; /* the latter's place is later the route's */
     router_row<F> mine;
     const int gates = p.gate != 0, gate = gates && blockIdx.x == gridDim.x - 1;
     const unsigned last = gridDim.x - 1 - gates;
-    mine.open(p, gate);
+    mine.open(p, gate, GW_ROUTER_EACH);
+#pragma unroll 2
     for (int i = 4 * (int)threadIdx.x; i < p.k; i += 4 * GW_ROUTER_THREADS) {
         *(row_four *)(weight + i) = row_read(p.weight + i);
     }
@@ -170,24 +212,45 @@ template <class F> __device__ static inline void router(const struct gw_router_p
     if (row >= gw_live(p.step)) {
         return;
     }
-    router_norm(p, row, weight, h, squares);
+    router_norm<0>(p, row, weight, h, squares);
     if (gw_team() * (int)F::PAIR < GW_ROUTER_EACH) { /* teams with rows */
-        const float v = mine.sum(h, p.k);
-        if (gate && mine.expert == 0 && mine.lane == 0) {
-            p.gate_out[row] = gw_sigmoid(v);
-        } else if (mine.expert >= 0 && mine.lane == 0) {
-            p.logits[(size_t)row * n + mine.expert] = p.bias ? v + p.bias[mine.expert] : v;
-        }
+        router_put(p, mine, row, gate, mine.sum(h, p.k));
     }
     if (!gate && gw_block_arrives(p.arrived + row, last, &before) == last) {
         gw_route_block(p.route, p.logits + (size_t)row * n, 0,
-                       p.out + (size_t)row * 2 * p.route.used, shared);
+                       p.out + (size_t)row * 2 * p.route.used, weight);
+    }
+    router_leave_row<0>(p, row, h);
+}
+
+/* Rows together: a team norms one, all have each product. */
+template <class F> __device__ static inline void router_many(const struct gw_router_params &p) {
+    enum { TEAMS = GW_ROUTER_THREADS / GW_LANES };
+    GW_SHARED_DYNAMIC(float, h); /* [p.rows, k] */
+    __shared__ float squares[TEAMS][GW_ROUTER_MOST / GW_ACT_BLOCK];
+    const int gate = p.gate && blockIdx.x == gridDim.x - 1, first = (int)blockIdx.y * p.rows;
+    router_row<F> mine;
+    mine.open(p, gate, GW_ROUTER_MANY * F::PAIR);
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    const int left = gw_live(p.step) - first, n = left < p.rows ? left : p.rows;
+    for (int r = gw_team(); r < n; r += TEAMS) {
+        router_norm<1>(p, first + r, p.weight, h + r * p.k, squares[gw_team()]);
+        router_leave_row<1>(p, first + r, h + r * p.k);
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (int r = 0; r < n; r++) {
+        router_put(p, mine, first + r, gate, mine.sum(h + r * p.k, p.k));
     }
 }
 
 #define ROUTER(format)                                                                             \
     GW_KERNEL(gw_router_##format, struct gw_router_params, GW_ROUTER_THREADS, 1) {                 \
         router<router_##format>(p);                                                                \
+    }                                                                                              \
+    GW_KERNEL(gw_router_many_##format, struct gw_router_params, GW_ROUTER_THREADS, 1) {            \
+        router_many<router_##format>(p);                                                           \
     }
 ROUTER(f32)
 ROUTER(f16)
