@@ -6,6 +6,7 @@ import re
 import tree
 
 BELOW = {"include": [], "core/base": ["include"]}
+BELOW["core/image"] = BELOW["core/base"] + ["core/base"]
 BELOW["core/tensor"] = BELOW["core/base"] + ["core/base"]
 BELOW["core/plan"] = BELOW["core/tensor"] + ["core/tensor"]
 BELOW["core/text"] = BELOW["core/plan"] + ["core/plan"]
@@ -14,7 +15,7 @@ BELOW["core/text/grammar"] = BELOW["core/text/tokens"] + ["core/text/tokens"]
 BELOW["core/text/template"] = BELOW["core/text"] + ["core/text"]
 BELOW["core/text/chat"] = BELOW["core/text/tokens"] + ["core/text/tokens", "core/text/template"]
 BELOW["core/text/answer"] = BELOW["core/text/grammar"] + ["core/text/grammar"]
-BELOW["core/model"] = BELOW["core/text/grammar"] + ["core/text/grammar", "core/text/chat"]
+BELOW["core/model"] = BELOW["core/text/grammar"] + ["core/text/grammar", "core/text/chat", "core/image"]
 ENGINE = BELOW["core/model"] + ["core/model", "core/text/answer"]
 BELOW["core/engine/sampling"] = ENGINE + ["core/engine/run"]  # a model's vocabulary
 BELOW["core/engine/placing"] = ENGINE + ["core/engine/run"]  # a sample of a model is run and timed
@@ -74,7 +75,9 @@ LIBRARIES = [
                "apps/serve", "apps/judge", "apps/vectors", "tests", "bench")),
     (r"event2/", ("apps/serve",)),
     (VENDOR, ("backends/opencl", "kernels_hip", "tests")),
-    (r"jansson\.h$", ("core/base", "core/model", "core/quantize", "core/text", "apps", "tests")),
+    (r"jansson\.h$", ("core/base", "core/image", "core/model", "core/quantize", "core/text", "apps",
+                      "tests")),
+    (r"(jpeglib|jerror|png|webp/[a-z_]+)\.h$", ("core/image", "tests")),
     (r"(pcre2|utf8proc)\.h$", ("core/text", "tests")),
 ]
 
