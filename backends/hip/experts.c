@@ -84,9 +84,11 @@ static int accepts(const gw_kernel *kernel, const gw_node *node, const struct gw
 }
 
 int gw_hip_experts_leave(const struct gw_segment *segment, const gw_node *node) {
+    if (node->op != GW_OP_EXPERTS_DOWN || rows_of(node) % GW_ACT_BLOCK != 0) {
+        return 0;
+    }
     way how = way_of(node, segment->device);
-    return node->op == GW_OP_EXPERTS_DOWN && (how == DECODE || how == MANY) &&
-           rows_of(node) % GW_ACT_BLOCK == 0;
+    return how == DECODE || how == MANY;
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */
