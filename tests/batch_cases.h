@@ -403,7 +403,7 @@ static inline void bc_experts(const char *device, const char *path, int requests
                        .seed = 11,
                        .at_once = 1};
     gw_batch_stats s = bc_check(&p);
-    assert_true(s.rows > (uint64_t)requests / 3 * s.steps);
+    assert_true(s.rows > 10 * s.steps);
 }
 
 /* On a device: a recurrent model whose own layer drafts, from snapshots on. path: that of

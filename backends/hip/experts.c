@@ -35,6 +35,11 @@ static int gemm_shared(const struct gw_device *d, gw_fmt fmt) {
                           gw_hip_record_bytes(fmt));
 }
 
+/* Of records of so many waves on their way. */
+static int ring_shared(const struct gw_device *d, gw_fmt fmt, unsigned waves) {
+    return gw_hip_has_copies(d) ? (int)GW_EXPERTS_RING((int)waves, gw_hip_record_bytes(fmt)) : 0;
+}
+
 static int many_shared(const struct gw_device *d, const gw_tensor *w) {
     int records = (int)gw_hip_groups(gw_hip_width(w), GW_STRIP_FLOATS);
     return GW_EXPERTS_MANY_SHARED(d->warp, records, gw_hip_record_bytes(w->fmt));
@@ -60,7 +65,10 @@ static way way_of(const gw_node *node, const struct gw_device *d) {
         return APART;
     }
     if (a->order == GW_ORDER_DECODE) {
-        int room = glu || GW_EXPERTS_DOWN_SHARED(a->used + 1) <= d->shared_bytes;
+        gw_fmt fmt = node->w[0]->fmt;
+        unsigned waves = glu ? GW_EXPERTS_GLU_WAVES : GW_EXPERTS_DOWN_MOST((unsigned)d->warp);
+        int sums = glu ? GW_EXPERTS_GLU_SUMS : GW_EXPERTS_DOWN_SHARED(a->used + 1);
+        int room = ring_shared(d, fmt, waves) + sums <= d->shared_bytes;
         return pair && takes_many(node, d) ? MANY : pair && room ? DECODE : APART;
     }
     return gw_hip_has_matrices(d) && fits && a->experts <= GW_EXPERTS_MOST ? SORTED : APART;
@@ -188,13 +196,15 @@ static int records_of(int64_t n) {
     return (int)gw_hip_groups((size_t)blocks_of(n), GW_STRIP_BLOCKS);
 }
 
-/* Of a block of gw_experts_down: as many waves as its pieces keep busy in the same number of turns.
- */
-static unsigned down_waves(const struct gw_device *d, const struct gw_experts_params *p) {
+/* Of a block of gw_experts_down: as many waves as its pieces keep busy in the same number of turns;
+ * half of them where a multiprocessor would have a second block only after its first one. */
+static unsigned down_waves(const struct gw_device *d, const struct gw_experts_params *p,
+                           unsigned rows) {
     int each = records_of(p->k), own = p->own[0] != 0 ? records_of(p->own_n) : 0;
     each = each < GW_EXPERTS_CLASSES ? each : GW_EXPERTS_CLASSES;
     own = own < GW_EXPERTS_CLASSES ? own : GW_EXPERTS_CLASSES;
     size_t pieces = (size_t)(p->used * each + own), most = GW_EXPERTS_DOWN_MOST((size_t)d->warp);
+    most = (size_t)p->m / GW_STRIP_ROWS * rows > (size_t)d->units ? most / 2 : most;
     return gw_hip_groups(pieces, gw_hip_groups(pieces, most));
 }
 
@@ -207,13 +217,17 @@ static gw_status record_decode(struct gw_segment *segment, const gw_node *node,
     name_of(name, sizeof name, glu ? "glu" : "down", node->w[0]->fmt);
     if (glu) {
         unsigned across = (unsigned)(p->m > p->own_n ? p->m : p->own_n) / GW_ACT_BLOCK;
-        return gw_hip_record(segment, node, name, across,
-                             entries_of(segment, p) + (shared ? rows : 0), 1,
-                             (unsigned)(GW_EXPERTS_GLU_WAVES * d->warp), 1, 1, 0, p, sizeof *p);
+        return gw_hip_record(
+            segment, node, name, across, entries_of(segment, p) + (shared ? rows : 0), 1,
+            (unsigned)(GW_EXPERTS_GLU_WAVES * d->warp), 1, 1,
+            (unsigned)ring_shared(d, node->w[0]->fmt, GW_EXPERTS_GLU_WAVES), p, sizeof *p);
     }
+    unsigned waves = down_waves(d, p, rows);
     return gw_hip_record(segment, node, name, (unsigned)p->m / GW_STRIP_ROWS, rows, 1,
-                         down_waves(d, p) * (unsigned)d->warp, 1, 1,
-                         (unsigned)GW_EXPERTS_DOWN_SHARED(p->used + shared), p, sizeof *p);
+                         waves * (unsigned)d->warp, 1, 1,
+                         (unsigned)(ring_shared(d, node->w[0]->fmt, waves) +
+                                    GW_EXPERTS_DOWN_SHARED(p->used + shared)),
+                         p, sizeof *p);
 }
 
 /* Strips of a wave: some 24 kB of weights, in front of which stand the rows of x. */

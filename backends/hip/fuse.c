@@ -99,11 +99,15 @@ static gw_status record_many(struct gw_segment *segment, const gw_node *nodes,
     each *= nodes[1].w[0]->fmt == GW_FMT_F32 ? 1 : 2;
     unsigned blocks = gw_hip_groups((size_t)p->route.experts, each);
     unsigned shared = (unsigned)(d->shared_bytes - GW_ROUTER_DECLARED);
-    unsigned fit = shared / (unsigned)GW_ROUTER_MANY_SHARED(1, p->k);
-    unsigned of_block = rows * blocks / (unsigned)d->units;
+    unsigned fit = shared / (unsigned)GW_ROUTER_MANY_SHARED(GW_ROUTER_AT_ONCE, p->k);
+    unsigned of_block = gw_hip_groups((size_t)rows * blocks, (size_t)d->units);
+    of_block = gw_hip_groups(of_block, GW_ROUTER_AT_ONCE) * GW_ROUTER_AT_ONCE;
     of_block = of_block < GW_ROUTER_MANY ? of_block : GW_ROUTER_MANY;
+    fit *= GW_ROUTER_AT_ONCE;
     of_block = of_block < fit ? of_block : fit;
-    of_block = of_block > 0 ? of_block : 1;
+    if (of_block == 0) {
+        return record_few(segment, nodes, p);
+    }
     char name[32];
     snprintf(name, sizeof name, "gw_router_many_%s", gw_format_of(nodes[1].w[0]->fmt)->name);
     p->leaves = leaves_of(p, blocks);

@@ -4,7 +4,7 @@
  * the rows of x, and weights come without a stop. */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/experts/experts.h"
-#include "kernels_hip/linear/linear_wide.h"
+#include "kernels_hip/linear/linear_four.h"
 
 #if GW_MMA
 
@@ -16,7 +16,7 @@ enum { HERE = GW_EXPERTS_THREADS / LANES, CLASSES = GW_LINEAR_CLASSES };
  * class. What gw_wide::add reads. */
 template <class F> struct many_source {
     enum {
-        DEPTH = GW_EXPERTS_MANY_DEPTH(F::RECORD),
+        DEPTH = GW_EXPERTS_DEPTH(F::RECORD),
         PIECES = (F::RECORD + 16 * LANES - 1) / (16 * LANES)
     };
     const uint8_t *strip; /* of the next record */
@@ -121,57 +121,56 @@ __device__ static inline void stage_entries(const gw_experts_params &p, const gw
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* A strip times a tile's entries: the join of 32 lanes, classes of which a tree of three floors
- * takes in as they end. */
+template <class K> __device__ static inline void put_floor(float *floor, const float *v) {
+#pragma unroll
+    for (int k = 0; k < (int)K::RESULTS; k++) {
+        floor[k] = v[k];
+    }
+}
+template <class K> __device__ static inline void add_floor(float *v, const float *floor) {
+#pragma unroll
+    for (int k = 0; k < (int)K::RESULTS; k++) {
+        v[k] = floor[k] + v[k];
+    }
+}
+
+/* A strip times a tile's entries, of which there are `live`: the join of 32 lanes, classes of which
+ * a tree of three floors takes in as they end. */
 template <class F, class K>
 __device__ static inline void strip_sums(many_source<F> &source, const unsigned *x, int row_words,
-                                         int records, float *total) {
-    enum { N = K::TILES * GW_MMA_C };
-    float floor[3][N];
-    gw_nothing nothing;
-#pragma unroll
-    for (int k = 0; k < N; k++) {
-        floor[0][k] = floor[1][k] = floor[2][k] = total[k] = 0.0f;
-    }
+                                         int records, int live, typename K::held &held,
+                                         float *total) {
+    float floor[3][K::RESULTS], lanes[K::SUMS], v[K::RESULTS];
 #pragma unroll 1
     for (int q = 0; q < CLASSES; q++) {
-        float lanes[K::SUMS], v[N];
 #pragma unroll
         for (int k = 0; k < (int)K::SUMS; k++) {
             lanes[k] = 0.0f;
         }
 #pragma unroll 1
         for (int u = q; u < records; u += CLASSES) {
-            K::add(source, 0, x + u * (int)GW_ACT_GROUP_WORDS, row_words, lanes, -1, nothing);
+            K::add(source, 0, x + u * (int)GW_ACT_GROUP_WORDS, row_words, lanes, live, held);
         }
+        K::join(v, lanes);
+        if (q % 2 == 0) {
+            put_floor<K>(floor[0], v);
+            continue;
+        }
+        add_floor<K>(v, floor[0]);
+        if (q % 4 == 1) {
+            put_floor<K>(floor[1], v);
+            continue;
+        }
+        add_floor<K>(v, floor[1]);
+        if (q == 3) {
+            put_floor<K>(floor[2], v);
+        }
+    }
 #pragma unroll
-        for (int k = 0; k < N; k++) {
-            v[k] = K::joined(lanes, k);
-        }
-        const int floors = !(q & 1) ? 0 : !(q & 2) ? 1 : !(q & 4) ? 2 : 3;
-#pragma unroll
-        for (int k = 0; k < N; k++) {
-            v[k] = floors > 0 ? floor[0][k] + v[k] : v[k];
-            v[k] = floors > 1 ? floor[1][k] + v[k] : v[k];
-            v[k] = floors > 2 ? floor[2][k] + v[k] : v[k];
-            floor[0][k] = floors == 0 ? v[k] : floor[0][k];
-            floor[1][k] = floors == 1 ? v[k] : floor[1][k];
-            floor[2][k] = floors == 2 ? v[k] : floor[2][k];
-            total[k] = v[k];
-        }
+    for (int k = 0; k < (int)K::RESULTS; k++) {
+        total[k] = floor[2][k] + v[k];
     }
 }
-
-/* What of a tile a thread has in results k. */
-struct many_place {
-    int at, row; /* of the list, of a strip */
-
-    __device__ inline many_place(const gw_experts_tile &tile, int k) {
-        const int lane = gw_wave_lane();
-        at = tile.first + k / GW_MMA_C * GW_MMA_N + gw_mma_c_col(lane, k % GW_MMA_C);
-        row = gw_mma_c_row(lane, k % GW_MMA_C);
-    }
-};
 
 /* ---- EXPERTS_GLU ----------------------------------------------------------------------------- */
 
@@ -204,23 +203,23 @@ GW_DEVICE void leave_hidden(const gw_experts_params &p, const gw_experts_tile &t
 }
 
 /* What a thread has of a wave's strip of gate or up, to shared memory. */
-template <int N>
+template <class K>
 __device__ static inline void put_sums(float *to, const gw_experts_tile &tile, const float *v) {
+    const int lane = gw_wave_lane(), n = tile.end - tile.first;
 #pragma unroll
-    for (int k = 0; k < N; k++) {
-        const many_place of(tile, k);
-        if (of.at < tile.end) {
-            to[(of.at - tile.first) * PITCH + gw_wave() * GW_STRIP_ROWS + of.row] = v[k];
+    for (int k = 0; k < (int)K::RESULTS; k++) {
+        const int t = K::col_of(lane, k);
+        if (t < n) {
+            to[t * PITCH + gw_wave() * GW_STRIP_ROWS + K::row_of(lane, k)] = v[k];
         }
     }
 }
 
 /* Strips of gate and of up, one of each to a wave. */
-template <class F, int ROWS>
+template <class F, class K>
 __device__ static inline void many_glu(const gw_experts_params &p, const gw_experts_tile &tile,
                                        unsigned char *shared) {
-    typedef gw_wide<F, ROWS> K;
-    enum { N = K::TILES * GW_MMA_C };
+    enum { N = K::RESULTS };
     const int records = K::records(p.k / GW_ACT_BLOCK), strips = p.m / GW_STRIP_ROWS;
     const int mine = (int)blockIdx.y * HERE + gw_wave(), there = mine < strips;
     const int row_words = GW_EXPERTS_MANY_WORDS(records), parts = p.w[1] ? 2 : 1;
@@ -228,6 +227,7 @@ __device__ static inline void many_glu(const gw_experts_params &p, const gw_expe
     const size_t strip = (size_t)tile.expert * strips + (there ? mine : 0);
     unsigned *x = (unsigned *)(shared + HERE * many_source<F>::DEPTH * (int)F::RECORD);
     float v[N] = {}, gate[N] = {};
+    typename K::held held = {};
     many_source<F> source;
     source.open(shared, p.w[0] + strip * bytes, (size_t)(p.w[1] - p.w[0]), there ? parts : 0,
                 records);
@@ -239,7 +239,7 @@ __device__ static inline void many_glu(const gw_experts_params &p, const gw_expe
         for (int k = 0; k < N; k++) {
             gate[k] = v[k];
         }
-        strip_sums<F, K>(source, x, row_words, records, v);
+        strip_sums<F, K>(source, x, row_words, records, tile.end - tile.first, held, v);
     }
 #pragma unroll
     for (int k = 0; k < N; k++) {
@@ -248,8 +248,8 @@ __device__ static inline void many_glu(const gw_experts_params &p, const gw_expe
     gw_copy_wait<0>();
     __syncthreads(); /* x has been read */
     if (there) {
-        put_sums<N>((float *)x, tile, gate);
-        put_sums<N>((float *)x + UP, tile, v);
+        put_sums<K>((float *)x, tile, gate);
+        put_sums<K>((float *)x + UP, tile, v);
     }
     __syncthreads();
     leave_hidden(p, tile, (const float *)x);
@@ -258,11 +258,10 @@ __device__ static inline void many_glu(const gw_experts_params &p, const gw_expe
 /* ---- EXPERTS_DOWN ---------------------------------------------------------------------------- */
 
 /* p.each neighbouring strips to a wave; their sums to memory. */
-template <class F, int ROWS>
+template <class F, class K>
 __device__ static inline void many_down(const gw_experts_params &p, const gw_experts_tile &tile,
                                         unsigned char *shared) {
-    typedef gw_wide<F, ROWS> K;
-    enum { N = K::TILES * GW_MMA_C };
+    enum { N = K::RESULTS };
     const int records = K::records(p.k / GW_ACT_BLOCK), strips = p.m / GW_STRIP_ROWS;
     const int first = ((int)blockIdx.y * HERE + gw_wave()) * p.each, left = strips - first;
     const int n = left < 0 ? 0 : left < p.each ? left : p.each;
@@ -270,6 +269,8 @@ __device__ static inline void many_down(const gw_experts_params &p, const gw_exp
     const size_t bytes = (size_t)records * F::RECORD;
     const size_t strip = (size_t)tile.expert * strips + (n > 0 ? first : 0);
     unsigned *x = (unsigned *)(shared + HERE * many_source<F>::DEPTH * (int)F::RECORD);
+    const int lane = gw_wave_lane(), entries = tile.end - tile.first;
+    typename K::held held = {};
     many_source<F> source;
     source.open(shared, p.w[0] + strip * bytes, bytes, n, records);
     stage_entries<K>(p, tile, x, row_words);
@@ -277,12 +278,13 @@ __device__ static inline void many_down(const gw_experts_params &p, const gw_exp
 #pragma unroll 1
     for (int i = 0; i < n; i++) {
         float v[N];
-        strip_sums<F, K>(source, x, row_words, records, v);
+        strip_sums<F, K>(source, x, row_words, records, entries, held, v);
 #pragma unroll
         for (int k = 0; k < N; k++) {
-            const many_place of(tile, k);
-            if (of.at < tile.end) {
-                const int entry = p.list[of.at], r = (first + i) * GW_STRIP_ROWS + of.row;
+            const int t = K::col_of(lane, k);
+            if (t < entries) {
+                const int entry = p.list[tile.first + t];
+                const int r = (first + i) * GW_STRIP_ROWS + K::row_of(lane, k);
                 p.sums[0][(size_t)entry * p.m + r] =
                     gw_expert_sum(p, entry, 0, (size_t)tile.expert * p.m + r, v[k]);
             }
@@ -291,6 +293,15 @@ __device__ static inline void many_down(const gw_experts_params &p, const gw_exp
     gw_copy_wait<0>();
 }
 
+template <class F, class K, int GLU>
+__device__ static inline void many_of(const gw_experts_params &p, const gw_experts_tile &at,
+                                      unsigned char *shared) {
+    if (GLU) {
+        many_glu<F, K>(p, at, shared);
+    } else {
+        many_down<F, K>(p, at, shared);
+    }
+}
 template <class F, int GLU>
 __device__ static inline void many(const gw_experts_params &p, unsigned char *shared) {
     gw_grid_launch_dependents();
@@ -299,11 +310,12 @@ __device__ static inline void many(const gw_experts_params &p, unsigned char *sh
         return;
     }
     const gw_experts_tile at = p.tiles[blockIdx.x];
-    if (at.end - at.first <= (int)GW_MMA_N) {
-        GLU ? many_glu<F, GW_MMA_N>(p, at, shared) : many_down<F, GW_MMA_N>(p, at, shared);
+    if (at.end - at.first <= 4) {
+        many_of<F, gw_few<F>, GLU>(p, at, shared);
+    } else if (at.end - at.first <= (int)GW_MMA_N) {
+        many_of<F, gw_wide<F, GW_MMA_N>, GLU>(p, at, shared);
     } else {
-        GLU ? many_glu<F, GW_EXPERTS_MANY>(p, at, shared)
-            : many_down<F, GW_EXPERTS_MANY>(p, at, shared);
+        many_of<F, gw_wide<F, GW_EXPERTS_MANY>, GLU>(p, at, shared);
     }
 }
 #define MANY(glu, ...)                                                                             \

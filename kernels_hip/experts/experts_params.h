@@ -73,7 +73,7 @@ struct gw_experts_params {
  */
 /* gw_experts_many_glu_FORMAT, gw_experts_many_down_FORMAT: sorted entries in the decode order, y of
  * EXPERTS_GLU and sums of EXPERTS_DOWN; grid (most tiles, strips of m over those of a block). */
-#define GW_EXPERTS_MANY_DEPTH(record)                                                              \
+#define GW_EXPERTS_DEPTH(record)                                                                   \
     ((record) > 1600 ? 3 : 4) /* records of a wave on their way                                    \
                                */
 /* Words from row to row of x in shared memory: eight rows use different banks. */
@@ -86,14 +86,20 @@ struct gw_experts_params {
          ? GW_EXPERTS_MANY_WORDS(records)                                                          \
          : 2 * GW_EXPERTS_MANY_PITCH(lanes))
 #define GW_EXPERTS_MANY_SHARED(lanes, records, record)                                             \
-    (GW_EXPERTS_THREADS / (lanes)*GW_EXPERTS_MANY_DEPTH(record) * (record) +                       \
+    (GW_EXPERTS_THREADS / (lanes)*GW_EXPERTS_DEPTH(record) * (record) +                            \
      4 * GW_EXPERTS_MANY * GW_EXPERTS_MANY_X(lanes, records))
+
+/* Records of a wave on their way to shared memory, where copies run by themselves. */
+#define GW_EXPERTS_DEPTH(record) ((record) > 1600 ? 3 : 4)
 
 /* Waves of a block of gw_experts_glu; a block of gw_experts_down has as many as its experts'
  * records ask for (backends/hip/experts.c), this many at most. */
 #define GW_EXPERTS_GLU_WAVES (2 * GW_EXPERTS_CLASSES)
 #define GW_EXPERTS_DOWN_MOST(lanes) (1024 / (lanes))
+#define GW_EXPERTS_GLU_SUMS 4096 /* bytes that gw_experts_glu has for sums, and more */
 /* Dynamic shared memory of gw_experts_down: sums of so many experts, a shared one among them. */
 #define GW_EXPERTS_DOWN_SHARED(experts) (4 * 17 * GW_EXPERTS_CLASSES * (experts))
+/* Besides, with GW_COPIES, of so many waves of that and of gw_experts_glu; in front of the sums. */
+#define GW_EXPERTS_RING(waves, record) ((waves)*GW_EXPERTS_DEPTH(record) * (record))
 
 #endif

@@ -57,44 +57,56 @@ template <class F> struct router_row {
             }
         }
     }
-    __device__ inline void add(const gw_16b &v, const float *h, int first, int k,
-                               float *acc) const {
+    /* Columns of record j: of each of R rows h, `apart` floats apart, to its lanes' sums. */
+    template <int R>
+    __device__ inline void add(const gw_16b &v, const float *h, int apart, int j,
+                               float (*acc)[F::PAIR]) const {
 #pragma unroll
-        for (int e = 0; e < 4; e++) {
+        for (int r = 0; r < R; r++) {
+            const float *x = h + r * apart + j * (int)GW_STRIP_FLOATS + 4 * lane;
 #pragma unroll
             for (int o = 0; o < F::PAIR; o++) {
-                const int c = first + 32 * e + lane + o;
-                acc[o] = c < k ? GW_FMA(F::element(v, e, o), h[c], acc[o]) : acc[o];
+                const row_four y = *(const row_four *)(x + 4 * o);
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    acc[r][o] = GW_FMA(F::element(v, e, o), y.v[e], acc[r][o]);
+                }
             }
         }
     }
-    /* The product with h, in every thread of the row; whole teams call it. */
-    __device__ inline float sum(const float *h, int k) const {
-        float acc[F::PAIR];
-#pragma unroll
-        for (int o = 0; o < F::PAIR; o++) {
-            acc[o] = 0.0f;
-        }
+    /* Products with R rows h, in every thread of the row of W; whole teams call it. */
+    template <int R> __device__ inline void sums(const float *h, int apart, float *v) const {
+        float acc[R][F::PAIR] = {};
         if (expert >= 0) {
 #pragma unroll
             for (int j = 0; j < HELD; j++) {
                 if (j < records) {
-                    add(held[j], h, j * (int)GW_STRIP_FLOATS, k, acc);
+                    add<R>(held[j], h, apart, j, acc);
                 }
             }
 #pragma unroll 1
             for (int j = HELD; j < records; j++) {
-                add(gw_stream(from + (size_t)j * F::RECORD), h, j * (int)GW_STRIP_FLOATS, k, acc);
+                add<R>(gw_stream(from + (size_t)j * F::RECORD), h, apart, j, acc);
             }
         }
-        float v = F::PAIR == 2 ? acc[0] + acc[F::PAIR - 1] : acc[0];
 #pragma unroll
-        for (int by = 1; by < THREADS; by *= 2) {
-            v = v + gw_shuffle_xor(v, by);
+        for (int r = 0; r < R; r++) {
+            v[r] = F::PAIR == 2 ? acc[r][0] + acc[r][F::PAIR - 1] : acc[r][0];
+#pragma unroll
+            for (int by = 1; by < THREADS; by *= 2) {
+                v[r] = v[r] + gw_shuffle_xor(v[r], by);
+            }
         }
-        return v;
     }
 };
+
+/* ---- a row of h ------------------------------------------------------------------------------ */
+
+/* Where in shared memory column i of a row stands: the four of a record that a lane of arith.h adds
+ * up lie together. Columns that a row has not are 0, and their weights -0: such terms change no
+ * sum. */
+GW_DEVICE int router_at(int i) { return (i & ~127) + 4 * (i & 31) + (i >> 5 & 3); }
+GW_DEVICE int router_width(int k) { return (k + 127) & ~127; }
 
 /* Four neighbours of a row at i go to memory; whole teams. */
 GW_DEVICE void router_leave(const struct gw_router_params &p, int row, int i, const row_four &y) {
@@ -119,42 +131,51 @@ template <int TEAM> __device__ static inline void router_sync(void) {
     }
 }
 
-/* Norm of a row x -> h in shared memory, by the block or by a TEAM. */
+/* Norm of a row x -> h in shared memory, by the block or by a TEAM. Loops have the same turns for
+ * all lanes, which the compiler has to see: else a shuffle in them takes six instructions. */
 template <int TEAM>
 __device__ static inline void router_norm(const struct gw_router_params &p, int row,
                                           const float *weight, float *h, float *squares) {
-    enum { STEP = 4 * (TEAM ? (int)GW_LANES : (int)GW_ROUTER_THREADS) };
-    const int k = p.k, lane = gw_lane(), end = (k + 127) / 128 * 128;
+    enum { STEP = 4 * (TEAM ? (int)GW_LANES : (int)GW_ROUTER_THREADS), TURNS = TEAM ? 4 : 2 };
+    const int k = p.k, lane = gw_lane(), end = router_width(k);
     const int from = 4 * (TEAM ? lane : (int)threadIdx.x);
     const float *x = p.in + (size_t)row * k;
     float sum = 0.0f;
-#pragma unroll 4
-    for (int i = from; i < end; i += STEP) {
+#pragma unroll TURNS
+    for (int base = 0; base < end; base += STEP) {
+        const int i = base + from, at = router_at(i);
         row_four v = {{0.0f, 0.0f, 0.0f, 0.0f}};
         if (i < k) {
             v = row_read(x + i);
-            *(row_four *)(h + i) = v;
         }
         const float square = row_squares(v);
+        if (i < end) {
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                h[at + 4 * j] = v.v[j];
+            }
+        }
         if (lane % 8 == 0 && i < k) {
             squares[i / GW_ACT_BLOCK] = square;
         }
     }
     router_sync<TEAM>();
 #pragma unroll 1
-    for (int b = lane; b < k / GW_ACT_BLOCK; b += GW_LANES) {
-        sum = sum + squares[b];
+    for (int b = 0; b < k / GW_ACT_BLOCK; b += GW_LANES) {
+        sum = b + lane < k / GW_ACT_BLOCK ? sum + squares[b + lane] : sum;
     }
     const float r = gw_rms_scale(gw_fold(sum), k, p.eps);
-#pragma unroll 2
-    for (int i = from; i < k; i += STEP) {
-        const row_four w = *(const row_four *)(weight + i);
-        row_four v = *(const row_four *)(h + i);
+#pragma unroll TURNS
+    for (int base = 0; base < end; base += STEP) {
+        const int i = base + from;
+        if (i < k) {
+            const row_four w = *(const row_four *)(weight + i);
+            float *at = h + router_at(i);
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            v.v[j] = (v.v[j] * w.v[j]) * r;
+            for (int j = 0; j < 4; j++) {
+                at[4 * j] = (at[4 * j] * w.v[j]) * r;
+            }
         }
-        *(row_four *)(h + i) = v;
     }
     router_sync<TEAM>();
 }
@@ -164,17 +185,18 @@ __device__ static inline void router_norm(const struct gw_router_params &p, int 
 template <int TEAM>
 __device__ static inline void router_leave_row(const struct gw_router_params &p, int row,
                                                const float *h) {
-    const int first = (int)blockIdx.x * p.leaves, all = (p.k + 127) / 128;
+    enum { STEP = TEAM ? 1 : (int)GW_ROUTER_THREADS / (int)GW_LANES };
+    const int first = (int)blockIdx.x * p.leaves, all = router_width(p.k) / 128;
     const int end = first + p.leaves < all ? first + p.leaves : all;
 #pragma unroll 1
-    for (int piece = first + (TEAM ? 0 : gw_team()); piece < end;
-         piece += TEAM ? 1 : (int)GW_ROUTER_THREADS / (int)GW_LANES) {
-        const int i = 128 * piece + 4 * gw_lane();
+    for (int base = first; base < end; base += STEP) {
+        const int piece = base + (TEAM ? 0 : gw_team()), i = 128 * piece + 4 * gw_lane();
         row_four v = {{0.0f, 0.0f, 0.0f, 0.0f}};
-        if (i < p.k) {
-            v = *(const row_four *)(h + i);
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            v.v[j] = piece < end ? h[router_at(i) + 4 * j] : 0.0f;
         }
-        router_leave(p, row, i, v);
+        router_leave(p, row, piece < end ? i : p.k, v);
     }
 }
 
@@ -198,7 +220,7 @@ template <class F> __device__ static inline void router(const struct gw_router_p
     __shared__ float squares[GW_ROUTER_MOST / GW_ACT_BLOCK];
     __shared__ unsigned before;
     const int row = (int)blockIdx.y, n = p.route.experts;
-    float *h = shared, *weight = shared + p.k; /* the latter's place is later the route's */
+    float *h = shared, *weight = h + router_width(p.k); /* later the route's place */
     router_row<F> mine;
     const int gates = p.gate != 0, gate = gates && blockIdx.x == gridDim.x - 1;
     const unsigned last = gridDim.x - 1 - gates;
@@ -214,7 +236,9 @@ template <class F> __device__ static inline void router(const struct gw_router_p
     }
     router_norm<0>(p, row, weight, h, squares);
     if (gw_team() * (int)F::PAIR < GW_ROUTER_EACH) { /* teams with rows */
-        router_put(p, mine, row, gate, mine.sum(h, p.k));
+        float v;
+        mine.template sums<1>(h, 0, &v);
+        router_put(p, mine, row, gate, v);
     }
     if (!gate && gw_block_arrives(p.arrived + row, last, &before) == last) {
         gw_route_block(p.route, p.logits + (size_t)row * n, 0,
@@ -223,25 +247,37 @@ template <class F> __device__ static inline void router(const struct gw_router_p
     router_leave_row<0>(p, row, h);
 }
 
-/* Rows together: a team norms one, all have each product. */
+/* Rows together: a team norms one, all have each product, of four rows at a time. */
 template <class F> __device__ static inline void router_many(const struct gw_router_params &p) {
-    enum { TEAMS = GW_ROUTER_THREADS / GW_LANES };
-    GW_SHARED_DYNAMIC(float, h); /* [p.rows, k] */
+    enum { TEAMS = GW_ROUTER_THREADS / GW_LANES, R = GW_ROUTER_AT_ONCE };
+    GW_SHARED_DYNAMIC(float, h); /* [p.rows, width] */
     __shared__ float squares[TEAMS][GW_ROUTER_MOST / GW_ACT_BLOCK];
     const int gate = p.gate && blockIdx.x == gridDim.x - 1, first = (int)blockIdx.y * p.rows;
+    const int width = router_width(p.k);
     router_row<F> mine;
     mine.open(p, gate, GW_ROUTER_MANY * F::PAIR);
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     const int left = gw_live(p.step) - first, n = left < p.rows ? left : p.rows;
-    for (int r = gw_team(); r < n; r += TEAMS) {
-        router_norm<1>(p, first + r, p.weight, h + r * p.k, squares[gw_team()]);
-        router_leave_row<1>(p, first + r, h + r * p.k);
+    if (n <= 0) {
+        return;
+    }
+    if (gw_team() < n) { /* p.rows are no more than teams */
+        float *row = h + gw_team() * width;
+        router_norm<1>(p, first + gw_team(), p.weight, row, squares[gw_team()]);
+        router_leave_row<1>(p, first + gw_team(), row);
     }
     __syncthreads();
 #pragma unroll 1
-    for (int r = 0; r < n; r++) {
-        router_put(p, mine, first + r, gate, mine.sum(h + r * p.k, p.k));
+    for (int r = 0; r < n; r += R) {
+        float v[R];
+        mine.template sums<R>(h + r * width, width, v);
+#pragma unroll
+        for (int i = 0; i < R; i++) {
+            if (r + i < n) {
+                router_put(p, mine, first + r + i, gate, v[i]);
+            }
+        }
     }
 }
 
