@@ -55,6 +55,7 @@ EXCEPTIONS = {  # (file, what it includes): why
        for name in ("bench_print", "conversation_file", "tokenize", "judge/tasks", "serve/fault", "serve/job_answer")},
     **{(f"apps/{name}.c", "core/base/text.h"): "sizes are written for people in one way"
        for name in ("common", )},
+    ("apps/roof.c", "core/base/cache.h"): "one cache folder, with one set of rules",
     **{(f"backends/{card}/memory.c", "backends/load.h"): "rows of a source by all threads, as the CPU's own are"
        for card in ("hip", "opencl")},
     ("backends/mpi/device.c", "backends/load.h"): "the same",

@@ -603,8 +603,8 @@ gw_status gw_hip_launch_part(struct gw_segment *segment, int way, size_t part) {
     }
     gw_hip_error error = GW_HIP_OUT_OF_MEMORY;
     if (device->fail_launch == 0 || --device->fail_launch > 0) {
-        error = device->driver->ExecLaunch(segment->graph[way][segment->turn][part],
-                                           device->stream);
+        error =
+            device->driver->ExecLaunch(segment->graph[way][segment->turn][part], device->stream);
     }
     return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "a graph was launched");
 }
@@ -625,10 +625,24 @@ gw_status gw_hip_launch_end(struct gw_segment *segment, int way) {
     return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "a step ran");
 }
 
-/* The step that is in staging. */
-static gw_status launch(struct gw_segment *segment, int pages) {
+/* Are most rows of texts of their own? */
+static int are_apart(const gw_step *step) {
+    int texts = 1;
+    for (int i = 1; i < step->n; i++) {
+        texts += step->slot[i] != step->slot[i - 1];
+    }
+    return 2 * texts > step->n && texts > 1;
+}
+
+/* The step that is in staging. Ways whose blocks have several rows take those of one text
+ * together, and others one after the other. */
+static gw_status launch(struct gw_segment *segment, const gw_step *step) {
     struct gw_device *device = segment->device;
-    int way = GW_HIP_ATTEND_BLOCK;
+    int way = GW_HIP_ATTEND_BLOCK, pages = step->pos_max / GW_PAGE + 1;
+    if (segment->most_pages[GW_HIP_ATTEND_SPLIT] > segment->most_pages[GW_HIP_ATTEND_ROWS] &&
+        are_apart(step)) {
+        way = GW_HIP_ATTEND_SPLIT;
+    }
     while (way > GW_HIP_ATTEND_MANY && pages > segment->most_pages[way]) {
         way--;
     }
@@ -658,7 +672,7 @@ gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step) {
     segment->waits[turn] = device->waits;
     (void)gw_step_pack(step, segment->rows, segment->staging[turn]);
     segment->staging[turn][GW_STEP_EXCHANGES] = gw_hip_count_exchanges(segment);
-    return launch(segment, step->pos_max / GW_PAGE + 1);
+    return launch(segment, step);
 }
 
 gw_status gw_hip_wait(struct gw_device *device) {
