@@ -639,8 +639,9 @@ static int are_apart(const gw_step *step) {
 static gw_status launch(struct gw_segment *segment, const gw_step *step) {
     struct gw_device *device = segment->device;
     int way = GW_HIP_ATTEND_BLOCK, pages = step->pos_max / GW_PAGE + 1;
-    if (segment->most_pages[GW_HIP_ATTEND_SPLIT] > segment->most_pages[GW_HIP_ATTEND_ROWS] &&
-        are_apart(step)) {
+    const int *most = segment->most_pages;
+    if (most[GW_HIP_ATTEND_SPLIT] > most[GW_HIP_ATTEND_ROWS] &&
+        most[GW_HIP_ATTEND_SPLIT] > most[GW_HIP_ATTEND_BLOCK] && are_apart(step)) {
         way = GW_HIP_ATTEND_SPLIT;
     }
     while (way > GW_HIP_ATTEND_MANY && pages > segment->most_pages[way]) {
