@@ -35,22 +35,24 @@ static int gemm_shared(const struct gw_device *d, gw_fmt fmt) {
                           gw_hip_record_bytes(fmt));
 }
 
-/* Of records of so many waves on their way. */
-static int ring_shared(const struct gw_device *d, gw_fmt fmt, unsigned waves) {
-    return gw_hip_has_copies(d) ? (int)GW_EXPERTS_RING((int)waves, gw_hip_record_bytes(fmt)) : 0;
+/* Most entries of a tile, of many rows: what experts of an even route have, and room for more. */
+static int tokens_of(const gw_node *node) {
+    const gw_experts_args *a = &node->args.experts;
+    int64_t entries = node->in[0]->dim[0] * a->used;
+    return 2 * entries > (int64_t)GW_EXPERTS_SOME * a->experts ? GW_EXPERTS_MANY : GW_EXPERTS_SOME;
 }
 
-static int many_shared(const struct gw_device *d, const gw_tensor *w) {
-    int records = (int)gw_hip_groups(gw_hip_width(w), GW_STRIP_FLOATS);
-    return GW_EXPERTS_MANY_SHARED(d->warp, records, gw_hip_record_bytes(w->fmt));
+static int many_shared(const struct gw_device *d, const gw_node *node) {
+    int records = (int)gw_hip_groups(gw_hip_width(node->w[0]), GW_STRIP_FLOATS);
+    return GW_EXPERTS_MANY_SHARED(d->warp, tokens_of(node), records,
+                                  gw_hip_record_bytes(node->w[0]->fmt));
 }
 
 /* Rows of a decode plan from which on an expert's weights, read once for all of its entries, make
  * up for the sort. */
 static int takes_many(const gw_node *node, const struct gw_device *d) {
     return node->in[0]->dim[0] > GW_EXPERTS_FEW && gw_hip_has_matrices(d) &&
-           node->args.experts.experts <= GW_EXPERTS_MOST &&
-           many_shared(d, node->w[0]) <= d->shared_bytes;
+           node->args.experts.experts <= GW_EXPERTS_MOST && many_shared(d, node) <= d->shared_bytes;
 }
 
 static way way_of(const gw_node *node, const struct gw_device *d) {
@@ -65,10 +67,7 @@ static way way_of(const gw_node *node, const struct gw_device *d) {
         return APART;
     }
     if (a->order == GW_ORDER_DECODE) {
-        gw_fmt fmt = node->w[0]->fmt;
-        unsigned waves = glu ? GW_EXPERTS_GLU_WAVES : GW_EXPERTS_DOWN_MOST((unsigned)d->warp);
-        int sums = glu ? GW_EXPERTS_GLU_SUMS : GW_EXPERTS_DOWN_SHARED(a->used + 1);
-        int room = ring_shared(d, fmt, waves) + sums <= d->shared_bytes;
+        int room = glu || GW_EXPERTS_DOWN_SHARED(a->used + 1) <= d->shared_bytes;
         return pair && takes_many(node, d) ? MANY : pair && room ? DECODE : APART;
     }
     return gw_hip_has_matrices(d) && fits && a->experts <= GW_EXPERTS_MOST ? SORTED : APART;
@@ -217,17 +216,14 @@ static gw_status record_decode(struct gw_segment *segment, const gw_node *node,
     name_of(name, sizeof name, glu ? "glu" : "down", node->w[0]->fmt);
     if (glu) {
         unsigned across = (unsigned)(p->m > p->own_n ? p->m : p->own_n) / GW_ACT_BLOCK;
-        return gw_hip_record(
-            segment, node, name, across, entries_of(segment, p) + (shared ? rows : 0), 1,
-            (unsigned)(GW_EXPERTS_GLU_WAVES * d->warp), 1, 1,
-            (unsigned)ring_shared(d, node->w[0]->fmt, GW_EXPERTS_GLU_WAVES), p, sizeof *p);
+        return gw_hip_record(segment, node, name, across,
+                             entries_of(segment, p) + (shared ? rows : 0), 1,
+                             (unsigned)(GW_EXPERTS_GLU_WAVES * d->warp), 1, 1, 0, p, sizeof *p);
     }
     unsigned waves = down_waves(d, p, rows);
     return gw_hip_record(segment, node, name, (unsigned)p->m / GW_STRIP_ROWS, rows, 1,
                          waves * (unsigned)d->warp, 1, 1,
-                         (unsigned)(ring_shared(d, node->w[0]->fmt, waves) +
-                                    GW_EXPERTS_DOWN_SHARED(p->used + shared)),
-                         p, sizeof *p);
+                         (unsigned)GW_EXPERTS_DOWN_SHARED(p->used + shared), p, sizeof *p);
 }
 
 /* Strips of a wave: some 24 kB of weights, in front of which stand the rows of x. */
@@ -249,9 +245,14 @@ static gw_status record_many(struct gw_segment *segment, const gw_node *node,
     int glu = node->op == GW_OP_EXPERTS_GLU;
     unsigned entries = entries_of(segment, p), rows = (unsigned)segment->rows;
     char name[64];
-    p->tokens = GW_EXPERTS_MANY;
+    p->tokens = tokens_of(node);
     p->each = glu ? 1 : strips_of_wave(d, node);
-    name_of(name, sizeof name, glu ? "many_glu" : "many_down", node->w[0]->fmt);
+    int some = p->tokens == GW_EXPERTS_SOME;
+    name_of(name, sizeof name,
+            glu    ? some ? "some_glu" : "many_glu"
+            : some ? "some_down"
+                   : "many_down",
+            node->w[0]->fmt);
     GW_TRY(sort(segment, node, p));
     if (!glu) {
         GW_TRY(
@@ -261,7 +262,7 @@ static gw_status record_many(struct gw_segment *segment, const gw_node *node,
     GW_TRY(gw_hip_record(segment, node, name,
                          GW_EXPERTS_TILES(entries, (unsigned)p->experts, (unsigned)p->tokens),
                          gw_hip_groups((size_t)p->m, of_block), 1, GW_EXPERTS_THREADS, 1, 1,
-                         (unsigned)many_shared(d, node->w[0]), p, sizeof *p));
+                         (unsigned)many_shared(d, node), p, sizeof *p));
     return glu ? GW_OK
                : gw_hip_record(segment, node, "gw_experts_join",
                                gw_hip_groups((size_t)p->m, GW_EXPERTS_THREADS), rows, 1,

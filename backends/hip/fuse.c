@@ -99,7 +99,8 @@ static gw_status record_many(struct gw_segment *segment, const gw_node *nodes,
     each *= nodes[1].w[0]->fmt == GW_FMT_F32 ? 1 : 2;
     unsigned blocks = gw_hip_groups((size_t)p->route.experts, each);
     unsigned shared = (unsigned)(d->shared_bytes - GW_ROUTER_DECLARED);
-    unsigned fit = shared / (unsigned)GW_ROUTER_MANY_SHARED(GW_ROUTER_AT_ONCE, p->k);
+    unsigned fit = shared / (4 * (unsigned)GW_ROUTER_WIDTH(p->k)); /* rows, and the weights */
+    fit = fit > 0 ? (fit - 1) / GW_ROUTER_AT_ONCE : 0;
     unsigned of_block = gw_hip_groups((size_t)rows * blocks, (size_t)d->units);
     of_block = gw_hip_groups(of_block, GW_ROUTER_AT_ONCE) * GW_ROUTER_AT_ONCE;
     of_block = of_block < GW_ROUTER_MANY ? of_block : GW_ROUTER_MANY;

@@ -294,9 +294,11 @@ static gw_status take_staging(struct gw_segment *segment, int turn) {
 static gw_status capture_turn(struct gw_segment *segment, int turn) {
     GW_TRY(capture(segment, turn, GW_HIP_ATTEND_MANY));
     for (int way = GW_HIP_ATTEND_BLOCK, most = 0; way > GW_HIP_ATTEND_MANY; way--) {
-        if (segment->most_pages[way] > most) {
+        int pages = segment->most_pages[way];
+        int split = way == GW_HIP_ATTEND_SPLIT && segment->rows > 1; /* by texts, too */
+        if (pages > most || (split && pages > 0)) {
             GW_TRY(capture(segment, turn, way));
-            most = segment->most_pages[way];
+            most = pages > most ? pages : most;
         }
     }
     return GW_OK;
@@ -634,16 +636,19 @@ static int are_apart(const gw_step *step) {
     return 2 * texts > step->n && texts > 1;
 }
 
-/* The step that is in staging. Ways whose blocks have several rows take those of one text
- * together, and others one after the other. */
+/* Are blocks of a row to attend, where it may be either way? Those of several rows take the rows of
+ * one text together, and others one after the other. */
+static int splits(const struct gw_segment *segment, const gw_step *step, int pages) {
+    const int turn = segment->turn, one_by_one = segment->graph[GW_HIP_ATTEND_MANY][turn] == NULL;
+    return pages <= segment->most_pages[GW_HIP_ATTEND_SPLIT] &&
+           (one_by_one || segment->graph[GW_HIP_ATTEND_SPLIT][turn] != NULL) && are_apart(step);
+}
+
+/* The step that is in staging. */
 static gw_status launch(struct gw_segment *segment, const gw_step *step) {
     struct gw_device *device = segment->device;
-    int way = GW_HIP_ATTEND_BLOCK, pages = step->pos_max / GW_PAGE + 1;
-    const int *most = segment->most_pages;
-    if (most[GW_HIP_ATTEND_SPLIT] > most[GW_HIP_ATTEND_ROWS] &&
-        most[GW_HIP_ATTEND_SPLIT] > most[GW_HIP_ATTEND_BLOCK] && are_apart(step)) {
-        way = GW_HIP_ATTEND_SPLIT;
-    }
+    int pages = step->pos_max / GW_PAGE + 1;
+    int way = splits(segment, step, pages) ? GW_HIP_ATTEND_SPLIT : GW_HIP_ATTEND_BLOCK;
     while (way > GW_HIP_ATTEND_MANY && pages > segment->most_pages[way]) {
         way--;
     }

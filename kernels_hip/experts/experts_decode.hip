@@ -2,7 +2,7 @@
  * and codes in one launch, the last product and the sum over a row's experts in another. A shared
  * expert has its part in both. Which weights are needed the launch in front says, so nothing can be
  * asked for before it has ended; then a wave has a class of the lanes of arith.h
- * (linear/linear_quant.h), whose records it asks for all at once, as far as its ring takes them. */
+ * (linear/linear_quant.h), whose records it reads side by side with the other waves. */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/experts/experts.h"
 #include "kernels_hip/linear/strip_read.h"
@@ -69,100 +69,53 @@ __device__ static inline void load_acts(lane_acts &a, const unsigned *x, int b, 
                                            : a.act[1];
 }
 
-/* Records of a wave, in the order in which they are multiplied: place(i), i < n, is where the one
- * with number i is. Where copies run by themselves they come through a ring in shared memory. */
-template <class F, class Place> struct wave_records {
-    Place place;
-    int n;
-#if GW_COPIES
-    enum {
-        DEPTH = GW_EXPERTS_DEPTH(F::BYTES),
-        PIECES = (F::BYTES + 16 * LANES - 1) / (16 * LANES)
-    };
-    unsigned char *ring;
-    int asked, slot; /* records asked for; the slot of the next one to be read */
-
-    __device__ inline wave_records(const Place &of, int count, unsigned char *slots)
-        : place(of), n(count), ring(slots + gw_wave() * DEPTH * F::BYTES), asked(0), slot(0) {
+/* The records of class q of a strip, SETS rows a thread, added up: chains of the lane's block. */
+template <class F>
+__device__ static inline void add_strip(const unsigned char *strip, const unsigned *x, int blocks,
+                                        int q, float *sums) {
+    const int lane = gw_wave_lane(), i = lane % 4;
+    const int records = (blocks + GW_STRIP_BLOCKS - 1) / GW_STRIP_BLOCKS;
+#pragma unroll
+    for (int s = 0; s < SETS; s++) {
+        sums[s] = 0.0f;
+    }
 #pragma unroll 1
-        for (int i = 0; i < DEPTH; i++) {
-            ask(i);
-        }
-    }
-    __device__ inline void ask(int to) {
-        if (asked < n) {
-            const unsigned char *from = place(asked);
+    for (int u = q; u < records; u += CLASSES) {
+        const unsigned char *record = strip + (size_t)u * F::BYTES;
+        gw_row_block<F> codes[SETS];
+        gw_block_scales<F> scales[SETS];
+        lane_acts a;
 #pragma unroll
-            for (int i = 0; i < PIECES; i++) {
-                const int at = 16 * (i * LANES + gw_wave_lane());
-                gw_copy_async_if(at < F::BYTES, ring + to * F::BYTES + at, from + at);
+        for (int s = 0; s < SETS; s++) {
+            load_codes<F>(codes[s], record, s, lane);
+            scales[s].load(record, 8 * s, lane / 4, i);
+        }
+        load_acts<F>(a, x, u * GW_STRIP_BLOCKS + i, blocks);
+#pragma unroll
+        for (int s = 0; s < SETS; s++) {
+            int half[2] = {F::TERM == GW_TERM_SIGNED ? (int)a.number : 0, 0};
+#pragma unroll
+            for (int t = 0; t < 4; t++) {
+                unsigned w[2];
+                codes[s].words(t, w);
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    half[h] = gw_dp4a((int)w[h], (int)a.act[2 + 4 * h + t], half[h]);
+                }
             }
-        }
-        asked++;
-        gw_copy_commit();
-    }
-    __device__ inline const unsigned char *take(int) {
-        gw_copy_wait<DEPTH - 1>();
-        gw_sync_wave();
-        return ring + slot * F::BYTES;
-    }
-    __device__ inline void done() {
-        gw_sync_wave();
-        ask(slot);
-        slot = slot + 1 == DEPTH ? 0 : slot + 1;
-    }
-#else
-    __device__ inline wave_records(const Place &of, int count, unsigned char *)
-        : place(of), n(count) {}
-    __device__ inline const unsigned char *take(int i) { return place(i); }
-    __device__ inline void done() {}
-#endif
-};
-
-/* Record number i times a block of x, SETS rows a thread, added to the chains of the lane's block,
- * number `b` of `blocks`. */
-template <class F, class Records>
-__device__ static inline void add_record(Records &from, int i, const lane_acts &a, int b,
-                                         int blocks, float *sums) {
-    const int lane = gw_wave_lane(), in = lane % 4;
-    const unsigned char *record = from.take(i);
-    gw_row_block<F> codes[SETS];
-    gw_block_scales<F> scales[SETS];
-#pragma unroll
-    for (int s = 0; s < SETS; s++) {
-        load_codes<F>(codes[s], record, s, lane);
-        scales[s].load(record, 8 * s, lane / 4, in);
-    }
-    from.done();
-#pragma unroll
-    for (int s = 0; s < SETS; s++) {
-        int half[2] = {F::TERM == GW_TERM_SIGNED ? (int)a.number : 0, 0};
-#pragma unroll
-        for (int t = 0; t < 4; t++) {
-            unsigned w[2];
-            codes[s].words(t, w);
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                half[h] = gw_dp4a((int)w[h], (int)a.act[2 + 4 * h + t], half[h]);
+            int sum = F::TERM == GW_TERM_HALVES || F::TERM == GW_TERM_Q2
+                          ? gw_sub_scale<F>(scales[s].sub, 0) * half[0] +
+                                gw_sub_scale<F>(scales[s].sub, 1) * half[1]
+                          : half[0] + half[1];
+            if (F::SPAN) {
+                sum += gw_quad_xor<1>(sum);
+                sum += gw_quad_xor<2>(sum);
             }
+            const float dx = GW_F32_FROM_BITS(a.act[0]);
+            const float v = scales[s].term(sum, dx, a.number, sums[s]);
+            sums[s] = (F::SPAN && i != 0) || u * GW_STRIP_BLOCKS + i >= blocks ? sums[s] : v;
         }
-        int sum = F::TERM == GW_TERM_HALVES || F::TERM == GW_TERM_Q2
-                      ? gw_sub_scale<F>(scales[s].sub, 0) * half[0] +
-                            gw_sub_scale<F>(scales[s].sub, 1) * half[1]
-                      : half[0] + half[1];
-        if (F::SPAN) {
-            sum += gw_quad_xor<1>(sum);
-            sum += gw_quad_xor<2>(sum);
-        }
-        const float dx = GW_F32_FROM_BITS(a.act[0]);
-        const float v = scales[s].term(sum, dx, a.number, sums[s]);
-        sums[s] = (F::SPAN && in != 0) || b >= blocks ? sums[s] : v;
     }
-}
-
-/* How many records of a strip class q has. */
-GW_DEVICE int records_of_class(int records, int q) {
-    return records > q ? (records - q + CLASSES - 1) / CLASSES : 0;
 }
 
 /* The lanes' sums of a strip, joined within the class, to [CLASSES][STEP]. */
@@ -182,7 +135,6 @@ GW_DEVICE void leave_strip(float *to, int q, const float *sums) {
 
 /* Two strips of gate and two of up: a wave has a class of both strips of one of them. */
 template <class F> __device__ static inline void glu(const struct gw_experts_params &p) {
-    GW_SHARED_DYNAMIC(unsigned char, ring);
     __shared__ float sums[4][CLASSES * STEP];
     const int shared = p.own[0] ? p.step.rows : 0, is_own = (int)blockIdx.y < shared;
     const int entry = (int)blockIdx.y - shared, row = is_own ? (int)blockIdx.y : entry / p.used;
@@ -200,22 +152,10 @@ template <class F> __device__ static inline void glu(const struct gw_experts_par
     const size_t strip = (size_t)expert * (size_t)(m / GW_STRIP_ROWS) + 2 * (size_t)item;
     const unsigned char *w = (part ? up : gate) + strip * (size_t)bytes;
     const unsigned *x = (const unsigned *)p.x + (size_t)row * (size_t)blocks * GW_ACT_WORDS;
+    float mine[2][SETS];
     if (part == 0 || up) {
-        /* The records of a block of x, of both strips, follow one another. */
-        const auto place = [&](int i) {
-            return w + i % 2 * bytes + (q + i / 2 * CLASSES) * (int)F::BYTES;
-        };
-        const int n = records_of_class(records, q);
-        wave_records<F, decltype(place)> from(place, 2 * n, ring);
-        float mine[2][SETS] = {};
-#pragma unroll 1
-        for (int j = 0; j < n; j++) {
-            const int b = (q + j * CLASSES) * GW_STRIP_BLOCKS + gw_wave_lane() % 4;
-            lane_acts a;
-            load_acts<F>(a, x, b, blocks);
-            add_record<F>(from, 2 * j, a, b, blocks, mine[0]);
-            add_record<F>(from, 2 * j + 1, a, b, blocks, mine[1]);
-        }
+        add_strip<F>(w, x, blocks, q, mine[0]);
+        add_strip<F>(w + bytes, x, blocks, q, mine[1]);
         leave_strip(sums[2 * part], q, mine[0]);
         leave_strip(sums[2 * part + 1], q, mine[1]);
     }
@@ -285,10 +225,7 @@ template <class F> struct down_experts {
 
 /* A strip of the result of a row. */
 template <class F> __device__ static inline void down(const struct gw_experts_params &p) {
-    GW_SHARED_DYNAMIC(unsigned char, ring);
-    /* [experts][CLASSES * STEP] */
-    float *sums =
-        (float *)(ring + (GW_COPIES ? GW_EXPERTS_RING((int)blockDim.x / LANES, F::BYTES) : 0));
+    GW_SHARED_DYNAMIC(float, sums); /* [experts][CLASSES * STEP] */
     __shared__ unsigned before;
     const down_experts<F> of(p);
     const int row = of.row, strip = of.strip, wave = gw_wave(), n = of.n;
@@ -305,42 +242,11 @@ template <class F> __device__ static inline void down(const struct gw_experts_pa
     }
     /* Experts with as many classes lie one after the other, the shared one behind them. */
     const int own = p.used * of.classes(0), pieces = own + (n > p.used ? of.classes(p.used) : 0);
-    const int waves = (int)blockDim.x / LANES;
-    /* A wave's next record that is asked for: of piece `ahead`, where all records of a class are of
-     * `left` to come. */
-    int ahead = wave, left = 0, records = 0;
-    const unsigned char *next = 0;
-    const auto expert_of = [&](int i) { return i < own ? i / of.classes(0) : p.used; };
-    const auto class_of = [&](int i) { return i - expert_of(i) * of.classes(0); };
-    for (int i = wave; i < pieces; i += waves) {
-        records += records_of_class(of.records(expert_of(i)), class_of(i));
-    }
-    const auto place = [&](int) {
-        if (left == 0) {
-            const int k = expert_of(ahead), q = class_of(ahead);
-            next = of.weights(k) + q * (int)F::BYTES;
-            left = records_of_class(of.records(k), q);
-            ahead += waves;
-        }
-        const unsigned char *here = next;
-        next += CLASSES * (int)F::BYTES;
-        left--;
-        return here;
-    };
-    wave_records<F, decltype(place)> from(place, records, ring);
 #pragma unroll 1
-    for (int i = wave; i < pieces; i += waves) {
-        const int k = expert_of(i), q = class_of(i), end = of.records(k);
-        const int blocks = k < p.used ? of.blocks : of.own_blocks;
-        const unsigned *x = of.x(k);
-        float mine[SETS] = {};
-#pragma unroll 1
-        for (int u = q; u < end; u += CLASSES) {
-            const int b = u * GW_STRIP_BLOCKS + gw_wave_lane() % 4;
-            lane_acts a;
-            load_acts<F>(a, x, b, blocks);
-            add_record<F>(from, 0, a, b, blocks, mine);
-        }
+    for (int i = wave; i < pieces; i += (int)blockDim.x / LANES) {
+        const int k = i < own ? i / of.classes(0) : p.used, q = i - k * of.classes(0);
+        float mine[SETS];
+        add_strip<F>(of.weights(k), of.x(k), k < p.used ? of.blocks : of.own_blocks, q, mine);
         leave_strip(sums + k * every, q, mine);
     }
     __syncthreads();

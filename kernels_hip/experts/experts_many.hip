@@ -174,7 +174,7 @@ __device__ static inline void strip_sums(many_source<F> &source, const unsigned 
 
 /* ---- EXPERTS_GLU ----------------------------------------------------------------------------- */
 
-enum { PITCH = GW_EXPERTS_MANY_PITCH(LANES), UP = GW_EXPERTS_MANY * PITCH };
+enum { PITCH = GW_EXPERTS_MANY_PITCH(LANES) };
 
 /* Sums of gate, and of up behind them, in shared memory [entries, PITCH] to y, a team to a block of
  * 32. */
@@ -182,6 +182,7 @@ GW_DEVICE void leave_hidden(const gw_experts_params &p, const gw_experts_tile &t
                             const float *sums) {
     enum { EACH = HERE * GW_STRIP_ROWS / GW_ACT_BLOCK };
     const int n = (tile.end - tile.first) * EACH, blocks = p.m / GW_ACT_BLOCK;
+    const float *of_up = sums + p.tokens * PITCH;
 #pragma unroll 1
     for (int i = gw_team(); i < n; i += GW_EXPERTS_THREADS / GW_LANES) {
         const int t = i / EACH, b = i % EACH, block = (int)blockIdx.y * EACH + b;
@@ -189,10 +190,10 @@ GW_DEVICE void leave_hidden(const gw_experts_params &p, const gw_experts_tile &t
             continue; /* whole teams */
         }
         const int entry = p.list[tile.first + t], r = block * GW_ACT_BLOCK + gw_lane();
-        const float *mine = sums + t * PITCH + b * GW_ACT_BLOCK + gw_lane();
+        const int at = t * PITCH + b * GW_ACT_BLOCK + gw_lane();
         const size_t of = (size_t)tile.expert * p.m + r, to = (size_t)entry * blocks + block;
-        const float g = gw_expert_sum(p, entry, 0, of, mine[0]);
-        const float u = p.w[1] ? gw_expert_sum(p, entry, 1, of, mine[UP]) : 0.0f;
+        const float g = gw_expert_sum(p, entry, 0, of, sums[at]);
+        const float u = p.w[1] ? gw_expert_sum(p, entry, 1, of, of_up[at]) : 0.0f;
         const float v = gw_expert_act(p, g, u);
         if (p.form != GW_FORM_FLOATS) {
             gw_team_encode(p.y, to, p.form, v);
@@ -249,7 +250,7 @@ __device__ static inline void many_glu(const gw_experts_params &p, const gw_expe
     __syncthreads(); /* x has been read */
     if (there) {
         put_sums<K>((float *)x, tile, gate);
-        put_sums<K>((float *)x + UP, tile, v);
+        put_sums<K>((float *)x + p.tokens * PITCH, tile, v);
     }
     __syncthreads();
     leave_hidden(p, tile, (const float *)x);
@@ -302,7 +303,8 @@ __device__ static inline void many_of(const gw_experts_params &p, const gw_exper
         many_down<F, K>(p, at, shared);
     }
 }
-template <class F, int GLU>
+/* MOST: of a tile's entries, a multiple of a matrix instruction's columns. */
+template <class F, int GLU, int MOST>
 __device__ static inline void many(const gw_experts_params &p, unsigned char *shared) {
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
@@ -312,23 +314,29 @@ __device__ static inline void many(const gw_experts_params &p, unsigned char *sh
     const gw_experts_tile at = p.tiles[blockIdx.x];
     if (at.end - at.first <= 4) {
         many_of<F, gw_few<F>, GLU>(p, at, shared);
-    } else if (at.end - at.first <= (int)GW_MMA_N) {
+    } else if (MOST <= (int)GW_MMA_N || at.end - at.first <= (int)GW_MMA_N) {
         many_of<F, gw_wide<F, GW_MMA_N>, GLU>(p, at, shared);
     } else {
-        many_of<F, gw_wide<F, GW_EXPERTS_MANY>, GLU>(p, at, shared);
+        many_of<F, gw_wide<F, MOST>, GLU>(p, at, shared);
     }
 }
-#define MANY(glu, ...)                                                                             \
+#define MANY(glu, most, ...)                                                                       \
     GW_SHARED_DYNAMIC(unsigned char, shared);                                                      \
-    many<format<__VA_ARGS__>, glu>(p, shared)
+    many<format<__VA_ARGS__>, glu, most>(p, shared)
 #else
-#define MANY(glu, ...) (void)p /* the host does not launch these */
+#define MANY(glu, most, ...) (void)p /* the host does not launch these */
 #endif
 #define KERNELS(NAME, name, ...)                                                                   \
+    GW_KERNEL(gw_experts_some_glu_##name, struct gw_experts_params, GW_EXPERTS_THREADS, 3) {       \
+        MANY(1, GW_EXPERTS_SOME, __VA_ARGS__);                                                     \
+    }                                                                                              \
+    GW_KERNEL(gw_experts_some_down_##name, struct gw_experts_params, GW_EXPERTS_THREADS, 3) {      \
+        MANY(0, GW_EXPERTS_SOME, __VA_ARGS__);                                                     \
+    }                                                                                              \
     GW_KERNEL(gw_experts_many_glu_##name, struct gw_experts_params, GW_EXPERTS_THREADS, 2) {       \
-        MANY(1, __VA_ARGS__);                                                                      \
+        MANY(1, GW_EXPERTS_MANY, __VA_ARGS__);                                                     \
     }                                                                                              \
     GW_KERNEL(gw_experts_many_down_##name, struct gw_experts_params, GW_EXPERTS_THREADS, 2) {      \
-        MANY(0, __VA_ARGS__);                                                                      \
+        MANY(0, GW_EXPERTS_MANY, __VA_ARGS__);                                                     \
     }
 GW_STRIP_KERNELS(KERNELS)

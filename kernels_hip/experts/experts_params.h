@@ -14,6 +14,7 @@ enum {
     GW_EXPERTS_CLASSES = 8, /* of lanes, a wave each: linear/linear_quant.h                       */
     GW_EXPERTS_MOST = 1024, /* most experts that gw_experts_sort counts                           */
     GW_EXPERTS_MANY = 16,   /* most entries of a tile of gw_experts_many_..                       */
+    GW_EXPERTS_SOME = 8,    /* of gw_experts_some_..                                              */
     GW_EXPERTS_FEW = 4      /* rows up to which each entry is multiplied for itself               */
 };
 
@@ -72,10 +73,11 @@ struct gw_experts_params {
  * counts the larger of m and own_n.
  */
 /* gw_experts_many_glu_FORMAT, gw_experts_many_down_FORMAT: sorted entries in the decode order, y of
- * EXPERTS_GLU and sums of EXPERTS_DOWN; grid (most tiles, strips of m over those of a block). */
-#define GW_EXPERTS_DEPTH(record)                                                                   \
-    ((record) > 1600 ? 3 : 4) /* records of a wave on their way                                    \
-                               */
+ * EXPERTS_GLU and sums of EXPERTS_DOWN; grid (most tiles, strips of m over those of a block). Tiles
+ * have GW_EXPERTS_MANY entries at most; of gw_experts_some_.. GW_EXPERTS_SOME, for which threads
+ * need fewer registers, so that three blocks share a multiprocessor and not two.
+ */
+#define GW_EXPERTS_DEPTH(record) ((record) > 1600 ? 3 : 4) /* records of a wave on their way */
 /* Words from row to row of x in shared memory: eight rows use different banks. */
 #define GW_EXPERTS_MANY_WORDS(records) ((records)*GW_ACT_GROUP_WORDS + 4)
 /* Sums of EXPERTS_GLU have the place of x when that has been read: floats of an entry, of gate and
@@ -85,21 +87,15 @@ struct gw_experts_params {
     (GW_EXPERTS_MANY_WORDS(records) > 2 * GW_EXPERTS_MANY_PITCH(lanes)                             \
          ? GW_EXPERTS_MANY_WORDS(records)                                                          \
          : 2 * GW_EXPERTS_MANY_PITCH(lanes))
-#define GW_EXPERTS_MANY_SHARED(lanes, records, record)                                             \
+#define GW_EXPERTS_MANY_SHARED(lanes, tokens, records, record)                                     \
     (GW_EXPERTS_THREADS / (lanes)*GW_EXPERTS_DEPTH(record) * (record) +                            \
-     4 * GW_EXPERTS_MANY * GW_EXPERTS_MANY_X(lanes, records))
-
-/* Records of a wave on their way to shared memory, where copies run by themselves. */
-#define GW_EXPERTS_DEPTH(record) ((record) > 1600 ? 3 : 4)
+     4 * (tokens)*GW_EXPERTS_MANY_X(lanes, records))
 
 /* Waves of a block of gw_experts_glu; a block of gw_experts_down has as many as its experts'
  * records ask for (backends/hip/experts.c), this many at most. */
 #define GW_EXPERTS_GLU_WAVES (2 * GW_EXPERTS_CLASSES)
 #define GW_EXPERTS_DOWN_MOST(lanes) (1024 / (lanes))
-#define GW_EXPERTS_GLU_SUMS 4096 /* bytes that gw_experts_glu has for sums, and more */
 /* Dynamic shared memory of gw_experts_down: sums of so many experts, a shared one among them. */
 #define GW_EXPERTS_DOWN_SHARED(experts) (4 * 17 * GW_EXPERTS_CLASSES * (experts))
-/* Besides, with GW_COPIES, of so many waves of that and of gw_experts_glu; in front of the sums. */
-#define GW_EXPERTS_RING(waves, record) ((waves)*GW_EXPERTS_DEPTH(record) * (record))
 
 #endif

@@ -123,6 +123,14 @@ GW_DEVICE void router_leave(const struct gw_router_params &p, int row, int i, co
     }
 }
 
+/* The norm's weights to shared memory, before x is there. */
+GW_DEVICE void router_weight(const struct gw_router_params &p, float *weight) {
+#pragma unroll 2
+    for (int i = 4 * (int)threadIdx.x; i < p.k; i += 4 * GW_ROUTER_THREADS) {
+        *(row_four *)(weight + i) = row_read(p.weight + i);
+    }
+}
+
 template <int TEAM> __device__ static inline void router_sync(void) {
     if (TEAM) {
         gw_sync_team();
@@ -136,7 +144,7 @@ template <int TEAM> __device__ static inline void router_sync(void) {
 template <int TEAM>
 __device__ static inline void router_norm(const struct gw_router_params &p, int row,
                                           const float *weight, float *h, float *squares) {
-    enum { STEP = 4 * (TEAM ? (int)GW_LANES : (int)GW_ROUTER_THREADS), TURNS = TEAM ? 4 : 2 };
+    enum { STEP = 4 * (TEAM ? (int)GW_LANES : (int)GW_ROUTER_THREADS), TURNS = TEAM ? 8 : 2 };
     const int k = p.k, lane = gw_lane(), end = router_width(k);
     const int from = 4 * (TEAM ? lane : (int)threadIdx.x);
     const float *x = p.in + (size_t)row * k;
@@ -225,10 +233,7 @@ template <class F> __device__ static inline void router(const struct gw_router_p
     const int gates = p.gate != 0, gate = gates && blockIdx.x == gridDim.x - 1;
     const unsigned last = gridDim.x - 1 - gates;
     mine.open(p, gate, GW_ROUTER_EACH);
-#pragma unroll 2
-    for (int i = 4 * (int)threadIdx.x; i < p.k; i += 4 * GW_ROUTER_THREADS) {
-        *(row_four *)(weight + i) = row_read(p.weight + i);
-    }
+    router_weight(p, weight);
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     if (row >= gw_live(p.step)) {
@@ -250,21 +255,24 @@ template <class F> __device__ static inline void router(const struct gw_router_p
 /* Rows together: a team norms one, all have each product, of four rows at a time. */
 template <class F> __device__ static inline void router_many(const struct gw_router_params &p) {
     enum { TEAMS = GW_ROUTER_THREADS / GW_LANES, R = GW_ROUTER_AT_ONCE };
-    GW_SHARED_DYNAMIC(float, h); /* [p.rows, width] */
+    GW_SHARED_DYNAMIC(float, weight); /* [k] of the norm, then h [p.rows, width] */
     __shared__ float squares[TEAMS][GW_ROUTER_MOST / GW_ACT_BLOCK];
     const int gate = p.gate && blockIdx.x == gridDim.x - 1, first = (int)blockIdx.y * p.rows;
     const int width = router_width(p.k);
+    float *h = weight + width;
     router_row<F> mine;
     mine.open(p, gate, GW_ROUTER_MANY * F::PAIR);
+    router_weight(p, weight);
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     const int left = gw_live(p.step) - first, n = left < p.rows ? left : p.rows;
     if (n <= 0) {
         return;
     }
+    __syncthreads();     /* weights are there */
     if (gw_team() < n) { /* p.rows are no more than teams */
         float *row = h + gw_team() * width;
-        router_norm<1>(p, first + gw_team(), p.weight, row, squares[gw_team()]);
+        router_norm<1>(p, first + gw_team(), weight, row, squares[gw_team()]);
         router_leave_row<1>(p, first + gw_team(), row);
     }
     __syncthreads();

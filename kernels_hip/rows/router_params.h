@@ -21,7 +21,7 @@ enum {
     GW_ROUTER_FEW = 8,           /* rows up to which each has blocks of its own */
     GW_ROUTER_DECLARED = 9 << 10 /* bytes of shared memory besides           */
 };
-#define GW_ROUTER_MANY_SHARED(rows, k) (4 * (rows)*GW_ROUTER_WIDTH(k))
+#define GW_ROUTER_MANY_SHARED(rows, k) (4 * ((rows) + 1) * GW_ROUTER_WIDTH(k))
 #define GW_ROUTER_SHARED(k, experts)                                                               \
     (4 * GW_ROUTER_WIDTH(k) +                                                                      \
      (4 * (k) > GW_ROUTE_SHARED(experts) ? 4 * (k) : GW_ROUTE_SHARED(experts)))
