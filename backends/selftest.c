@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/asked.h"
 #include "core/plan/backend.h"
 #include "core/tensor/sample.h"
 #include "include/godwit_bind.h"
@@ -899,37 +900,13 @@ static gw_status check_device(subject *t, const result *wants, gw_check_fn repor
     return GW_OK;
 }
 
-/* Is the device one of those asked for? NULL: the cpu, and what computes without being named. */
-static int is_asked(const gw_backend *b, int ordinal, const char *id, const char *devices) {
-    if (devices == NULL) {
-        int cards[64];
-        int n = b->cards != NULL ? b->cards(cards, 64) : 0;
-        for (int i = 0; i < n; i++) {
-            if (cards[i] == ordinal) {
-                return 1;
-            }
-        }
-        return b->cards == NULL && (!b->by_name_only || strcmp(b->name, "cpu") == 0);
-    }
-    for (const char *at = devices; *at != '\0';) {
-        size_t n = strcspn(at, ",");
-        if ((n == 3 && strncmp(at, "all", 3) == 0) ||
-            (n == strlen(id) && strncmp(at, id, n) == 0) ||
-            (n == strlen(b->name) && strncmp(at, b->name, n) == 0 && ordinal == 0)) {
-            return 1;
-        }
-        at += n + (at[n] == ',');
-    }
-    return 0;
-}
-
 static gw_status check_backend(const gw_backend *b, const char *devices, int threads,
                                const result *wants, gw_check_fn report, void *user) {
     for (int i = 0; i < b->device_count(); i++) {
         gw_device_options options = {.threads = threads};
         gw_device_info info;
         b->describe(NULL, i, &info);
-        if (!is_asked(b, i, info.id, devices)) {
+        if (!gw_is_asked(b, i, info.id, devices)) {
             continue;
         }
         subject t = {.backend = b, .id = b->name};
