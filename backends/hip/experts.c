@@ -35,24 +35,17 @@ static int gemm_shared(const struct gw_device *d, gw_fmt fmt) {
                           gw_hip_record_bytes(fmt));
 }
 
-/* Most entries of a tile, of many rows: what experts of an even route have, and room for more. */
-static int tokens_of(const gw_node *node) {
-    const gw_experts_args *a = &node->args.experts;
-    int64_t entries = node->in[0]->dim[0] * a->used;
-    return 2 * entries > (int64_t)GW_EXPERTS_SOME * a->experts ? GW_EXPERTS_MANY : GW_EXPERTS_SOME;
-}
-
-static int many_shared(const struct gw_device *d, const gw_node *node) {
-    int records = (int)gw_hip_groups(gw_hip_width(node->w[0]), GW_STRIP_FLOATS);
-    return GW_EXPERTS_MANY_SHARED(d->warp, tokens_of(node), records,
-                                  gw_hip_record_bytes(node->w[0]->fmt));
+static int many_shared(const struct gw_device *d, const gw_tensor *w) {
+    int records = (int)gw_hip_groups(gw_hip_width(w), GW_STRIP_FLOATS);
+    return GW_EXPERTS_MANY_SHARED(d->warp, records, gw_hip_record_bytes(w->fmt));
 }
 
 /* Rows of a decode plan from which on an expert's weights, read once for all of its entries, make
  * up for the sort. */
 static int takes_many(const gw_node *node, const struct gw_device *d) {
     return node->in[0]->dim[0] > GW_EXPERTS_FEW && gw_hip_has_matrices(d) &&
-           node->args.experts.experts <= GW_EXPERTS_MOST && many_shared(d, node) <= d->shared_bytes;
+           node->args.experts.experts <= GW_EXPERTS_MOST &&
+           many_shared(d, node->w[0]) <= d->shared_bytes;
 }
 
 static way way_of(const gw_node *node, const struct gw_device *d) {
@@ -245,14 +238,9 @@ static gw_status record_many(struct gw_segment *segment, const gw_node *node,
     int glu = node->op == GW_OP_EXPERTS_GLU;
     unsigned entries = entries_of(segment, p), rows = (unsigned)segment->rows;
     char name[64];
-    p->tokens = tokens_of(node);
+    p->tokens = GW_EXPERTS_MANY;
     p->each = glu ? 1 : strips_of_wave(d, node);
-    int some = p->tokens == GW_EXPERTS_SOME;
-    name_of(name, sizeof name,
-            glu    ? some ? "some_glu" : "many_glu"
-            : some ? "some_down"
-                   : "many_down",
-            node->w[0]->fmt);
+    name_of(name, sizeof name, glu ? "many_glu" : "many_down", node->w[0]->fmt);
     GW_TRY(sort(segment, node, p));
     if (!glu) {
         GW_TRY(
@@ -262,7 +250,7 @@ static gw_status record_many(struct gw_segment *segment, const gw_node *node,
     GW_TRY(gw_hip_record(segment, node, name,
                          GW_EXPERTS_TILES(entries, (unsigned)p->experts, (unsigned)p->tokens),
                          gw_hip_groups((size_t)p->m, of_block), 1, GW_EXPERTS_THREADS, 1, 1,
-                         (unsigned)many_shared(d, node), p, sizeof *p));
+                         (unsigned)many_shared(d, node->w[0]), p, sizeof *p));
     return glu ? GW_OK
                : gw_hip_record(segment, node, "gw_experts_join",
                                gw_hip_groups((size_t)p->m, GW_EXPERTS_THREADS), rows, 1,

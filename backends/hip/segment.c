@@ -294,11 +294,9 @@ static gw_status take_staging(struct gw_segment *segment, int turn) {
 static gw_status capture_turn(struct gw_segment *segment, int turn) {
     GW_TRY(capture(segment, turn, GW_HIP_ATTEND_MANY));
     for (int way = GW_HIP_ATTEND_BLOCK, most = 0; way > GW_HIP_ATTEND_MANY; way--) {
-        int pages = segment->most_pages[way];
-        int split = way == GW_HIP_ATTEND_SPLIT && segment->rows > 1; /* by texts, too */
-        if (pages > most || (split && pages > 0)) {
+        if (segment->most_pages[way] > most) {
             GW_TRY(capture(segment, turn, way));
-            most = pages > most ? pages : most;
+            most = segment->most_pages[way];
         }
     }
     return GW_OK;
@@ -605,8 +603,8 @@ gw_status gw_hip_launch_part(struct gw_segment *segment, int way, size_t part) {
     }
     gw_hip_error error = GW_HIP_OUT_OF_MEMORY;
     if (device->fail_launch == 0 || --device->fail_launch > 0) {
-        error =
-            device->driver->ExecLaunch(segment->graph[way][segment->turn][part], device->stream);
+        error = device->driver->ExecLaunch(segment->graph[way][segment->turn][part],
+                                           device->stream);
     }
     return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "a graph was launched");
 }
@@ -627,28 +625,10 @@ gw_status gw_hip_launch_end(struct gw_segment *segment, int way) {
     return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "a step ran");
 }
 
-/* Are most rows of texts of their own? */
-static int are_apart(const gw_step *step) {
-    int texts = 1;
-    for (int i = 1; i < step->n; i++) {
-        texts += step->slot[i] != step->slot[i - 1];
-    }
-    return 2 * texts > step->n && texts > 1;
-}
-
-/* Are blocks of a row to attend, where it may be either way? Those of several rows take the rows of
- * one text together, and others one after the other. */
-static int splits(const struct gw_segment *segment, const gw_step *step, int pages) {
-    const int turn = segment->turn, one_by_one = segment->graph[GW_HIP_ATTEND_MANY][turn] == NULL;
-    return pages <= segment->most_pages[GW_HIP_ATTEND_SPLIT] &&
-           (one_by_one || segment->graph[GW_HIP_ATTEND_SPLIT][turn] != NULL) && are_apart(step);
-}
-
 /* The step that is in staging. */
-static gw_status launch(struct gw_segment *segment, const gw_step *step) {
+static gw_status launch(struct gw_segment *segment, int pages) {
     struct gw_device *device = segment->device;
-    int pages = step->pos_max / GW_PAGE + 1;
-    int way = splits(segment, step, pages) ? GW_HIP_ATTEND_SPLIT : GW_HIP_ATTEND_BLOCK;
+    int way = GW_HIP_ATTEND_BLOCK;
     while (way > GW_HIP_ATTEND_MANY && pages > segment->most_pages[way]) {
         way--;
     }
@@ -678,7 +658,7 @@ gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step) {
     segment->waits[turn] = device->waits;
     (void)gw_step_pack(step, segment->rows, segment->staging[turn]);
     segment->staging[turn][GW_STEP_EXCHANGES] = gw_hip_count_exchanges(segment);
-    return launch(segment, step);
+    return launch(segment, step->pos_max / GW_PAGE + 1);
 }
 
 gw_status gw_hip_wait(struct gw_device *device) {

@@ -182,7 +182,7 @@ GW_DEVICE void leave_hidden(const gw_experts_params &p, const gw_experts_tile &t
                             const float *sums) {
     enum { EACH = HERE * GW_STRIP_ROWS / GW_ACT_BLOCK };
     const int n = (tile.end - tile.first) * EACH, blocks = p.m / GW_ACT_BLOCK;
-    const float *of_up = sums + p.tokens * PITCH;
+    const float *of_up = sums + GW_EXPERTS_MANY * PITCH;
 #pragma unroll 1
     for (int i = gw_team(); i < n; i += GW_EXPERTS_THREADS / GW_LANES) {
         const int t = i / EACH, b = i % EACH, block = (int)blockIdx.y * EACH + b;
@@ -250,7 +250,7 @@ __device__ static inline void many_glu(const gw_experts_params &p, const gw_expe
     __syncthreads(); /* x has been read */
     if (there) {
         put_sums<K>((float *)x, tile, gate);
-        put_sums<K>((float *)x + p.tokens * PITCH, tile, v);
+        put_sums<K>((float *)x + GW_EXPERTS_MANY * PITCH, tile, v);
     }
     __syncthreads();
     leave_hidden(p, tile, (const float *)x);
@@ -303,8 +303,7 @@ __device__ static inline void many_of(const gw_experts_params &p, const gw_exper
         many_down<F, K>(p, at, shared);
     }
 }
-/* MOST: of a tile's entries, a multiple of a matrix instruction's columns. */
-template <class F, int GLU, int MOST>
+template <class F, int GLU>
 __device__ static inline void many(const gw_experts_params &p, unsigned char *shared) {
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
@@ -314,29 +313,23 @@ __device__ static inline void many(const gw_experts_params &p, unsigned char *sh
     const gw_experts_tile at = p.tiles[blockIdx.x];
     if (at.end - at.first <= 4) {
         many_of<F, gw_few<F>, GLU>(p, at, shared);
-    } else if (MOST <= (int)GW_MMA_N || at.end - at.first <= (int)GW_MMA_N) {
+    } else if (at.end - at.first <= (int)GW_MMA_N) {
         many_of<F, gw_wide<F, GW_MMA_N>, GLU>(p, at, shared);
     } else {
-        many_of<F, gw_wide<F, MOST>, GLU>(p, at, shared);
+        many_of<F, gw_wide<F, GW_EXPERTS_MANY>, GLU>(p, at, shared);
     }
 }
-#define MANY(glu, most, ...)                                                                       \
+#define MANY(glu, ...)                                                                             \
     GW_SHARED_DYNAMIC(unsigned char, shared);                                                      \
-    many<format<__VA_ARGS__>, glu, most>(p, shared)
+    many<format<__VA_ARGS__>, glu>(p, shared)
 #else
-#define MANY(glu, most, ...) (void)p /* the host does not launch these */
+#define MANY(glu, ...) (void)p /* the host does not launch these */
 #endif
 #define KERNELS(NAME, name, ...)                                                                   \
-    GW_KERNEL(gw_experts_some_glu_##name, struct gw_experts_params, GW_EXPERTS_THREADS, 3) {       \
-        MANY(1, GW_EXPERTS_SOME, __VA_ARGS__);                                                     \
-    }                                                                                              \
-    GW_KERNEL(gw_experts_some_down_##name, struct gw_experts_params, GW_EXPERTS_THREADS, 3) {      \
-        MANY(0, GW_EXPERTS_SOME, __VA_ARGS__);                                                     \
-    }                                                                                              \
     GW_KERNEL(gw_experts_many_glu_##name, struct gw_experts_params, GW_EXPERTS_THREADS, 2) {       \
-        MANY(1, GW_EXPERTS_MANY, __VA_ARGS__);                                                     \
+        MANY(1, __VA_ARGS__);                                                                      \
     }                                                                                              \
     GW_KERNEL(gw_experts_many_down_##name, struct gw_experts_params, GW_EXPERTS_THREADS, 2) {      \
-        MANY(0, GW_EXPERTS_MANY, __VA_ARGS__);                                                     \
+        MANY(0, __VA_ARGS__);                                                                      \
     }
 GW_STRIP_KERNELS(KERNELS)

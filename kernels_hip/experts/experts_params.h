@@ -14,7 +14,6 @@ enum {
     GW_EXPERTS_CLASSES = 8, /* of lanes, a wave each: linear/linear_quant.h                       */
     GW_EXPERTS_MOST = 1024, /* most experts that gw_experts_sort counts                           */
     GW_EXPERTS_MANY = 16,   /* most entries of a tile of gw_experts_many_..                       */
-    GW_EXPERTS_SOME = 8,    /* of gw_experts_some_..                                              */
     GW_EXPERTS_FEW = 4      /* rows up to which each entry is multiplied for itself               */
 };
 
@@ -74,9 +73,7 @@ struct gw_experts_params {
  */
 /* gw_experts_many_glu_FORMAT, gw_experts_many_down_FORMAT: sorted entries in the decode order, y of
  * EXPERTS_GLU and sums of EXPERTS_DOWN; grid (most tiles, strips of m over those of a block). Tiles
- * have GW_EXPERTS_MANY entries at most; of gw_experts_some_.. GW_EXPERTS_SOME, for which threads
- * need fewer registers, so that three blocks share a multiprocessor and not two.
- */
+ * have GW_EXPERTS_MANY entries at most. */
 #define GW_EXPERTS_DEPTH(record) ((record) > 1600 ? 3 : 4) /* records of a wave on their way */
 /* Words from row to row of x in shared memory: eight rows use different banks. */
 #define GW_EXPERTS_MANY_WORDS(records) ((records)*GW_ACT_GROUP_WORDS + 4)
@@ -87,9 +84,9 @@ struct gw_experts_params {
     (GW_EXPERTS_MANY_WORDS(records) > 2 * GW_EXPERTS_MANY_PITCH(lanes)                             \
          ? GW_EXPERTS_MANY_WORDS(records)                                                          \
          : 2 * GW_EXPERTS_MANY_PITCH(lanes))
-#define GW_EXPERTS_MANY_SHARED(lanes, tokens, records, record)                                     \
+#define GW_EXPERTS_MANY_SHARED(lanes, records, record)                                             \
     (GW_EXPERTS_THREADS / (lanes)*GW_EXPERTS_DEPTH(record) * (record) +                            \
-     4 * (tokens)*GW_EXPERTS_MANY_X(lanes, records))
+     4 * GW_EXPERTS_MANY * GW_EXPERTS_MANY_X(lanes, records))
 
 /* Waves of a block of gw_experts_glu; a block of gw_experts_down has as many as its experts'
  * records ask for (backends/hip/experts.c), this many at most. */

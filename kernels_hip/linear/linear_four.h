@@ -168,8 +168,38 @@ template <class F> struct gw_four : gw_quantized<F::RECORD, 4, F::TERM, F::OFFSE
         }
     }
     /* A thread has the blocks of its side; other sides of a row are as many threads further on as
-     * they are columns. Of two sides each takes half of the results; of four the first has them,
-     * and the others are told a column that there is not. A whole wave. */
+     * they are columns. Of two sides each takes half of the results. */
+    __device__ static inline void leave(float *values, int q, const float *sums) {
+        enum { STEP = GW_LINEAR_SUMS_STEP(ROWS), HALF = GW_MMA_C / 2 };
+        const int lane = gw_wave_lane(), column = gw_mma_c_col(lane, 0);
+        const int side = column / ROWS;
+        float *to = values + q * (int)ROWS * STEP;
+        float v[GW_MMA_C];
+#pragma unroll
+        for (int k = 0; k < GW_MMA_C; k++) {
+            v[k] = TURNS == 2 ? sums[k] + sums[(TURNS - 1) * GW_MMA_C + k] : sums[k];
+        }
+        if (LANES == 32) {
+#pragma unroll
+            for (int k = 0; k < HALF; k++) {
+                const float mine = side ? v[HALF + k] : v[k], theirs = side ? v[k] : v[HALF + k];
+                const float sum = mine + gw_shuffle_xor(theirs, 2);
+                const int at = side * HALF + k;
+                to[gw_mma_c_col(lane, at) % ROWS * STEP + gw_mma_c_row(lane, at)] = sum;
+            }
+        } else {
+#pragma unroll
+            for (int k = 0; k < GW_MMA_C; k++) {
+                v[k] = v[k] + gw_shuffle_xor(v[k], 4);
+                v[k] = v[k] + gw_shuffle_xor(v[k], 8);
+                if (side == 0) {
+                    to[column * STEP + gw_mma_c_row(lane, k)] = v[k];
+                }
+            }
+        }
+    }
+    /* The same in registers, as in gw_wide; of four sides the first has the results, and the others
+     * are told a column that there is not. A whole wave. */
     enum { RESULTS = SIDES == 2 ? GW_MMA_C / 2 : GW_MMA_C };
     __device__ static inline int result_of(int lane, int k) {
         return SIDES == 2 ? gw_mma_c_col(lane, 0) / ROWS * (int)RESULTS + k : k;
@@ -197,18 +227,6 @@ template <class F> struct gw_four : gw_quantized<F::RECORD, 4, F::TERM, F::OFFSE
             } else {
                 o[k] = v[k] + gw_shuffle_xor(v[k], 4);
                 o[k] = o[k] + gw_shuffle_xor(o[k], 8);
-            }
-        }
-    }
-    __device__ static inline void leave(float *values, int q, const float *sums) {
-        enum { STEP = GW_LINEAR_SUMS_STEP(ROWS) };
-        const int lane = gw_wave_lane();
-        float *to = values + q * (int)ROWS * STEP, v[RESULTS];
-        join(v, sums);
-#pragma unroll
-        for (int k = 0; k < (int)RESULTS; k++) {
-            if (col_of(lane, k) < ROWS) {
-                to[col_of(lane, k) * STEP + row_of(lane, k)] = v[k];
             }
         }
     }

@@ -174,8 +174,25 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
             o[2 % F::TOKEN] = (float)gw_second_sum(second);
         }
     }
-    /* The results of a thread, which has all blocks of them: the lanes that the class has, joined.
-     * Those of arith.h without a term are +0. Where in 16 rows of W and ROWS of x result k is. */
+    /* A thread has all blocks of its results; lanes of arith.h without a term are +0. */
+    __device__ static inline void leave(float *values, int q, const float *sums) {
+        enum { STEP = GW_LINEAR_SUMS_STEP(ROWS) };
+        const int lane = gw_wave_lane();
+        float *to = values + q * (int)ROWS * STEP;
+#pragma unroll
+        for (int k = 0; k < TILES * GW_MMA_C; k++) {
+            const float *of = sums + k / GW_MMA_C * OF_TILE + k % GW_MMA_C;
+            const int col = k / GW_MMA_C * GW_MMA_N + gw_mma_c_col(lane, k % GW_MMA_C);
+            const float v = F::SPAN
+                                ? of[0] + 0.0f
+                                : (of[0] + of[GW_MMA_C]) + (of[2 * GW_MMA_C] + of[3 * GW_MMA_C]);
+            if (ROWS % GW_MMA_N == 0 || col < ROWS) {
+                to[col * STEP + gw_mma_c_row(lane, k % GW_MMA_C)] = v;
+            }
+        }
+    }
+    /* The same in registers, for a wave that has all classes: the results of a thread, and where in
+     * 16 rows of W and ROWS of x result k is. */
     enum { RESULTS = TILES * GW_MMA_C };
     __device__ static inline void join(float *v, const float *sums) {
 #pragma unroll
@@ -190,18 +207,6 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
     }
     __device__ static inline int col_of(int lane, int k) {
         return k / GW_MMA_C * GW_MMA_N + gw_mma_c_col(lane, k % GW_MMA_C);
-    }
-    __device__ static inline void leave(float *values, int q, const float *sums) {
-        enum { STEP = GW_LINEAR_SUMS_STEP(ROWS) };
-        const int lane = gw_wave_lane();
-        float *to = values + q * (int)ROWS * STEP, v[RESULTS];
-        join(v, sums);
-#pragma unroll
-        for (int k = 0; k < (int)RESULTS; k++) {
-            if (ROWS % GW_MMA_N == 0 || col_of(lane, k) < ROWS) {
-                to[col_of(lane, k) * STEP + row_of(lane, k)] = v[k];
-            }
-        }
     }
 };
 

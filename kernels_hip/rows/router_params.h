@@ -14,7 +14,7 @@ enum { GW_ROUTER_THREADS = GW_ROUTE_THREADS, GW_ROUTER_EACH = 4, GW_ROUTER_MOST 
 #define GW_ROUTER_WIDTH(k) (((k) + 127) / 128 * 128) /* floats of a row in shared memory */
 /* gw_router_many_FORMAT: the same of many rows, without the route: a block has `rows` rows and as
  * many experts as its threads can have, GW_ROUTER_MANY, of 16-bit weights twice as many. Dynamic
- * shared memory: h. */
+ * shared memory: the weights of the norm and h. */
 enum {
     GW_ROUTER_MANY = GW_ROUTER_THREADS / 32,
     GW_ROUTER_AT_ONCE = 4,       /* rows whose products are made together */
