@@ -23,7 +23,7 @@ template <class F> struct many_source {
     size_t apart;         /* to the strip after it */
     int strips, records, u;
     unsigned char *ring;
-    int now; /* the slot whose turn it is */
+    int now; /* the slot that is read next */
 
     __device__ inline void open(unsigned char *slots, const uint8_t *from, size_t to_next, int n,
                                 int of_strip) {

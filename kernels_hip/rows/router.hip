@@ -139,17 +139,18 @@ template <int TEAM> __device__ static inline void router_sync(void) {
     }
 }
 
-/* Norm of a row x -> h in shared memory, by the block or by a TEAM. Loops have the same turns for
- * all lanes, which the compiler has to see: else a shuffle in them takes six instructions. */
+/* Norm of a row x -> h in shared memory, by the block or by a TEAM. The compiler can see that loops
+ * have as many iterations for all lanes: else shuffles in them get code for lanes that take no
+ * part. */
 template <int TEAM>
 __device__ static inline void router_norm(const struct gw_router_params &p, int row,
                                           const float *weight, float *h, float *squares) {
-    enum { STEP = 4 * (TEAM ? (int)GW_LANES : (int)GW_ROUTER_THREADS), TURNS = TEAM ? 8 : 2 };
+    enum { STEP = 4 * (TEAM ? (int)GW_LANES : (int)GW_ROUTER_THREADS), UNROLL = TEAM ? 8 : 2 };
     const int k = p.k, lane = gw_lane(), end = router_width(k);
     const int from = 4 * (TEAM ? lane : (int)threadIdx.x);
     const float *x = p.in + (size_t)row * k;
     float sum = 0.0f;
-#pragma unroll TURNS
+#pragma unroll UNROLL
     for (int base = 0; base < end; base += STEP) {
         const int i = base + from, at = router_at(i);
         row_four v = {{0.0f, 0.0f, 0.0f, 0.0f}};
@@ -173,7 +174,7 @@ __device__ static inline void router_norm(const struct gw_router_params &p, int 
         sum = b + lane < k / GW_ACT_BLOCK ? sum + squares[b + lane] : sum;
     }
     const float r = gw_rms_scale(gw_fold(sum), k, p.eps);
-#pragma unroll TURNS
+#pragma unroll UNROLL
     for (int base = 0; base < end; base += STEP) {
         const int i = base + from;
         if (i < k) {
