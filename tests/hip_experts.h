@@ -196,11 +196,12 @@ static void experts_of_format(const op_bench *bench, gw_fmt fmt) {
     check_experts(bench, &c);
     c.order =
         GW_ORDER_DECODE; /* more than a tile for one expert, whole strips but no whole block */
+    c.m = 48;
     c.n = 18;
     c.skewed = 1;
     check_experts(bench, &c);
     c.op = GW_OP_EXPERTS_GLU;
-    c.m = 160;
+    c.m = 64;
     check_experts(bench, &c);
 }
 
@@ -222,7 +223,7 @@ static void many_rows_of_experts(void **state) {
                           .experts = of[i].experts,
                           .used = of[i].used,
                           .k = of[i].k,
-                          .m = 96,
+                          .m = of[i].n > 32 ? 32 : 160,
                           .skewed = of[i].skewed,
                           .bias = i % 2 == 0,
                           .gate_input = i % 4 == 3,
