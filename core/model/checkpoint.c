@@ -321,7 +321,8 @@ static gw_status load(gw_checkpoint *c, const char *path, const void *memory, si
     } else {
         c->container = GW_CONTAINER_GGUF;
         GW_TRY(gw_gguf_load(c, path, memory, bytes));
-        GW_TRY(gw_config_gguf_architecture(c->gguf[0], !vocab_only, c->architecture,
+        const int sees = given != NULL && given->sees;
+        GW_TRY(gw_config_gguf_architecture(c->gguf[0], sees ? -1 : !vocab_only, c->architecture,
                                            sizeof c->architecture));
     }
     GW_TRY(name_it(c, path));
