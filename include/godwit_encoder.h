@@ -68,7 +68,7 @@ typedef struct gw_encoder_text {
     size_t prompt; /* the first so many are a prompt: gw_encoder_prompt_tokens */
 } gw_encoder_text;
 
-/* How many tokens of texts behind this prompt the model leaves out of the pooling (INSTRUCTOR):
+/* How many tokens of texts after this prompt the model leaves out of the pooling (INSTRUCTOR):
  * 0 unless its files say so. */
 gw_status gw_encoder_prompt_tokens(const gw_encoder *encoder, const char *prompt, size_t bytes,
                                    size_t *n);

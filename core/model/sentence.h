@@ -82,7 +82,7 @@ gw_status gw_sentence_json(const char *folder, const char *part, const char *nam
 gw_status gw_sentence_width(const gw_sentence *s, const char *where, int32_t width, int32_t *out);
 /* Floats of room for either of the two buffers below. */
 size_t gw_sentence_room(const gw_sentence *s, int32_t width, size_t rows);
-/* Modules [first, ..) of rows x [n, width], or of a vector when first is behind the pooling (n 1):
+/* Modules [first, ..) of rows x [n, width], or of a vector when first is after the pooling (n 1):
  * the first `skip` rows are a prompt that the pooling leaves out. x and room are overwritten;
  * returns where the vector is. Sums in double, in the order of their indices. */
 float *gw_sentence_run(const gw_sentence *s, int first, float *x, float *room, size_t n,

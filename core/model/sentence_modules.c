@@ -193,7 +193,7 @@ done:
 }
 
 /* Does the module read and write what stands at its place: rows before the pooling, the vector
- * behind it? */
+ * after it? */
 static gw_status check_names(const char *path, const json_t *root, const gw_sentence *s) {
     const char *expected = s->at_pooling < 0 ? "token_embeddings" : "sentence_embedding";
     const char *from = "sentence_embedding", *to = NULL;

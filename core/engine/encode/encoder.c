@@ -126,7 +126,7 @@ static gw_status describe_vector(gw_encoder *e, const gw_encoder_options *o) {
     info->width = o->dimensions > 0 ? o->dimensions : e->full;
     if (o->dimensions == 0 && s->truncate > 0 && s->truncate < e->full) {
         info->width = s->truncate;
-        e->cut_last = 1; /* the library cuts behind the last module */
+        e->cut_last = 1; /* the library cuts after the last module */
     }
     return GW_OK;
 }
@@ -332,7 +332,7 @@ static int is_finite(const float *x, size_t n) {
     return !bad;
 }
 
-/* What becomes of a vector behind the modules: the first values of it, its length. */
+/* What becomes of a vector after the modules: the first values of it, its length. */
 static void finish(const gw_encoder *e, const float *x, float *out) {
     double squares = 0.0;
     for (int32_t i = 0; i < (e->cut_last ? e->full : e->info.width); i++) {
@@ -344,7 +344,7 @@ static void finish(const gw_encoder *e, const float *x, float *out) {
     }
 }
 
-/* A pooled row through the modules behind the pooling. */
+/* A pooled row through the modules after the pooling. */
 static void finish_row(const gw_encoder *e, const float *row, float *out) {
     memcpy(e->room[0], row, (size_t)e->info.hidden * sizeof *row);
     finish(e,

@@ -43,8 +43,8 @@ struct gw_encoder {
     void *progress_user;
     gw_encoder_pass pass[GW_PURPOSES][GW_PASS_SIZES];
     int32_t *pages; /* [GW_PASS_TEXTS, pages of a text]: a page table on its way */
-    float *room[2]; /* rows and vectors through the modules behind the model        */
-    int by_rows;    /* those begin with rows: the pass's own pooling is not asked for */
+    float *room[2]; /* rows and vectors through the modules after the model         */
+    int by_rows;    /* those begin with rows: the pass's own pooling is not used      */
     int cut_last;   /* the length is that of all values, of which the first are given */
     int32_t full;   /* values before the cut */
     gw_step step;
