@@ -15,6 +15,9 @@ struct gw_checkpoint {
     gw_container container;
     gw_arena *arena;   /* names, paths, divisors                          */
     const char *where; /* the path as given, or "(memory)"                */
+    const char *root;  /* of an embedding model whose transformer is in a folder of its own: the
+                          folder that holds it; else NULL                   */
+    int tabled;        /* it is a table of vectors, without a transformer     */
     const char *name;
     char architecture[64];
     gw_file *files; /* all that are mapped */
@@ -86,7 +89,6 @@ gw_status gw_hf_model_file(gw_checkpoint *c, const char *name, gw_vocab *v);
 
 /* hf_chat.c: a chat template of a folder, copied into the arena; *text NULL: none of that name
  * (NULL: the default). */
-gw_status gw_hf_chat_template(gw_checkpoint *c, const char *name, const char **text,
-                              size_t *bytes);
+gw_status gw_hf_chat_template(gw_checkpoint *c, const char *name, const char **text, size_t *bytes);
 
 #endif

@@ -232,8 +232,9 @@ static gw_status open_once(gw_model *m, const gw_model_options *options,
     if (options->pretokenizer != NULL) {
         GW_TRY(gw_checkpoint_set_pretokenizer(m->checkpoint, options->pretokenizer));
     }
-    GW_TRY(open_tokenizer(m, options->vocab_only));
-    if (!options->vocab_only) {
+    int vocab_only = options->vocab_only || gw_checkpoint_is_table(m->checkpoint);
+    GW_TRY(open_tokenizer(m, vocab_only));
+    if (!vocab_only) {
         /* Eyes first: layers are placed in what they leave. */
         GW_TRY(options->images ? gw_tower_open(options, backends, &m->tower) : GW_OK);
         GW_TRY(gw_model_load(m, options, backends, passed));
