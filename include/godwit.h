@@ -991,9 +991,9 @@ void gw_forecast_free(gw_forecast *forecast);
 #ifdef __cplusplus
 }
 #endif
-
 #include "godwit_beam.h"
 #include "godwit_encoder.h"
+#include "godwit_image.h"
 #include "godwit_quantize.h"
 #include "godwit_writer.h"
 
