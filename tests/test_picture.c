@@ -128,7 +128,8 @@ static void check_patches(const gw_processor *p, const char *line) {
     assert_int_equal(plan.n, made_of.n);
     assert_int_equal(plan.tokens, made_of.tokens);
     for (int32_t i = 0; i < plan.n_tiles; i++) {
-        assert_memory_equal(&plan.tile[i], &made_of.tile[i], sizeof plan.tile[i]);
+        assert_memory_equal(&plan.tile[i], &made_of.tile[i], /* what follows is padding */
+                            offsetof(gw_tile, at_column) + sizeof plan.tile[i].at_column);
     }
     gw_patches_free(&plan);
     gw_patches_free(&made_of);
