@@ -3,6 +3,7 @@
 #define GW_APPS_PICTURES_H
 
 #include "apps/common.h"
+#include "include/godwit_image.h"
 
 typedef struct app_pictures {
     gw_images *images; /* NULL: none were given */

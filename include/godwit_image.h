@@ -1,4 +1,4 @@
-/* godwit_image.h - pictures for models that see; comes with godwit.h.
+/* godwit_image.h - pictures for models that see; not part of godwit.h, which it includes.
  *
  *   gw_images   how one model takes pictures: sizes, filters, and how they stand in its text
  *   gw_patches  one picture, decoded and cut as the model's vision tower reads it
