@@ -65,7 +65,7 @@ gw_status gw_hf_load(gw_checkpoint *c, const char *folder, int vocab_only);
 /* Maps a file of weights and lists its tensors: safetensors, or by its name what torch.save wrote.
  */
 gw_status gw_weights_file_load(gw_checkpoint *c, const char *path);
-/* llama2c.c: the file of llama2.c's own form, beside whose tokenizer it lies. */
+/* llama2c.c: the file of llama2.c's own form, next to whose tokenizer it lies. */
 int gw_is_llama2c(const char *path);
 gw_status gw_llama2c_load(gw_checkpoint *c, const char *path);
 int gw_is_torch_name(const char *path);

@@ -146,7 +146,7 @@ static gw_status read_tokenizer_config(gw_checkpoint *c, int has_json, gw_vocab 
     if (bos != v->add_bos || eos != v->add_eos) { /* the template says otherwise */
         v->n_single = 0;
     }
-    int legacy = 1; /* of tokenizer.model: a space also behind every special token */
+    int legacy = 1; /* of tokenizer.model: a space also after every special token */
     if (status == GW_OK) {
         status = gw_json_bool(c->where, config, "legacy", &legacy);
     }

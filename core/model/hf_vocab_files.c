@@ -1,4 +1,4 @@
-/* core/model/hf_vocab_files.c - what tokenizer files beside tokenizer.json leave open, as the code
+/* core/model/hf_vocab_files.c - what tokenizer files next to tokenizer.json leave open, as the code
  * of the models' makers settles it: special tokens, pre-tokenizer, what frames a text.
  */
 #include <stdio.h>
@@ -173,7 +173,7 @@ static gw_status set_frame(const gw_checkpoint *c, gw_vocab *v, const gw_vocab_p
     return GW_OK;
 }
 
-/* XLM-R: the file's <unk> <s> </s> are <s> <pad> </s> <unk> of the model, everything behind moves
+/* XLM-R: the file's <unk> <s> </s> are <s> <pad> </s> <unk> of the model, everything after moves
  * by one, and <mask> is the last. */
 static gw_status settle_xlm_roberta(gw_checkpoint *c, gw_vocab *v) {
     size_t n = v->n_tokens;
@@ -293,7 +293,7 @@ static gw_status control(const gw_checkpoint *c, gw_vocab *v, const char *name, 
     return *id >= 0 ? set_token(c, v, (size_t)*id, name, kind) : GW_OK;
 }
 
-/* Languages of M2M-100 stand behind the tokens of vocab.json, in the order of the tokenizer's
+/* Languages of M2M-100 stand after the tokens of vocab.json, in the order of the tokenizer's
  * additional special tokens; a source begins with its own. */
 static gw_status add_languages(gw_checkpoint *c, const json_t *config, gw_vocab *v) {
     json_t *map = NULL, *names, *given = json_object_get(config, "additional_special_tokens");
