@@ -56,7 +56,7 @@ static void list_known(char *text, size_t room) {
     text[0] = '\0';
     for (size_t i = 0; gw_spec_at(i) != NULL; i++) {
         const char *name = gw_spec_family(gw_spec_at(i));
-        if (gw_text_ends(name, "-mtp")) {
+        if (gw_text_ends(name, "-mtp") || gw_text_ends(name, "-vision")) {
             continue;
         }
         if (used + strlen(name) + 3 < room) {
@@ -65,15 +65,21 @@ static void list_known(char *text, size_t room) {
     }
 }
 
-const gw_spec *gw_spec_of(const char *architecture) {
+static const gw_spec *find_spec(const char *architecture, int tower) {
     for (size_t i = 0; gw_spec_at(i) != NULL; i++) {
         const gw_spec *spec = gw_spec_at(i);
+        if (gw_text_ends(gw_spec_family(spec), "-vision") != tower) {
+            continue;
+        }
         if (has_value(spec, "gguf", architecture) || has_value(spec, "hf", architecture)) {
             return spec;
         }
     }
     return NULL;
 }
+
+const gw_spec *gw_spec_of(const char *architecture) { return find_spec(architecture, 0); }
+const gw_spec *gw_spec_tower(const char *name) { return find_spec(name, 1); }
 
 /* "qwen3_moe" and "Qwen3MoeForCausalLM": letters and digits alike, then one of the endings. */
 static int is_class_of(gw_spec_word name, const char *type) {

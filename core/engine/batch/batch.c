@@ -49,13 +49,9 @@ static gw_status pool_pages(const gw_batch *b, int64_t *pages) {
                : gw_fail(GW_E_ARGUMENT, "cache", "%lld tokens are too many", (long long)asked);
 }
 
-/* Rows of a decode pass. Kernels of experts know as many as a draft has. */
+/* Rows of a decode pass. */
 static int most_rows(const gw_batch *b) {
-    int experts = 0;
-    for (int32_t l = 0; l < b->model->hp.n_layers; l++) {
-        experts |= b->model->hp.layer[l].n_experts > 0;
-    }
-    return experts || b->parallel < GW_DECODE_MAX ? GW_DECODE_MAX : b->parallel;
+    return b->parallel < GW_DECODE_MAX ? GW_DECODE_MAX : b->parallel;
 }
 
 /* Does a row depend on how long the prompt is that it is read with? Then pages of one prompt do not
@@ -120,6 +116,7 @@ static void free_batch(gw_batch *b) {
     free(b->running);
     free(b->slot);
     free(b->order);
+    free(b->pictures.at);
     free(b->rows);
     free(b->of_row);
     free(b->top);
@@ -262,6 +259,11 @@ static gw_status make_request(gw_batch *b, const gw_request_options *o, gw_reque
     r->priority = o->priority;
     r->finish = GW_FINISH_STOP;
     r->submitted = gw_seconds_now();
+    gw_status seen = gw_request_see(r, b, o);
+    if (seen != GW_OK) {
+        free_new(r);
+        return seen;
+    }
     for (int32_t i = 0; i < n; i++) {
         gw_status status = make_seq(b, r, o, i);
         if (status != GW_OK) {

@@ -18,7 +18,7 @@ static const int prompt_rows[GW_PROMPT_PLANS] = {128, 512};
 static const double stage_size = 1e10;
 static const double stage_seconds = 0.05;
 
-static const int decode_rows[GW_DECODE_PLANS] = {1, 2, 4, 8, GW_DECODE_MAX, 32, 64, 128};
+static const int decode_rows[GW_DECODE_PLANS] = {1, 2, 4, 8, GW_DECODE_MAX, 32, 64, 128, 256};
 
 _Static_assert((int)GW_HEAD_TILE >= (int)GW_DECODE_MAX, "logits of every decode row need a place");
 
@@ -57,6 +57,11 @@ gw_status gw_pass_draw(gw_session *s, gw_pass *p, int rows, gw_order order, gw_p
                           .kept = s->kept_value[0],
                           .rows = rows,
                           .order = order};
+    if (s->seeing.parts > 0 && order == GW_ORDER_PREFILL) {
+        in.gate = s->seeing.gate_on;
+        in.seen = s->seeing.seen_on;
+        in.n_deep = s->seeing.parts - 1;
+    }
     for (int d = 0; d < s->model->place.n_devices; d++) {
         stream[d] = s->stream_on[d];
         stream[d].dim[0] = parts == GW_PASS_HEAD ? s->chunk : rows;
