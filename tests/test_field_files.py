@@ -36,8 +36,8 @@ def test_field_case(name):
 
 # ---- sampling ------------------------------------------------------------------------------------
 
-def text_of(model, *args):
-    return run("run", "-m", model, "-p", "the sea", "-n", 12, "-s", 1, *args)
+def text_of(model, *args, **more):
+    return run("run", "-m", model, "-p", "the sea", "-n", 12, "-s", 1, *args, **more)
 
 
 def with_pairs(path, **pairs):
