@@ -401,6 +401,9 @@ const app_option app_option_table[] = {
     {"--json", KIND_FLAG, CMD_INSPECT, AT(json), 0, 0, NULL, NULL, "one JSON object on stdout"},
     {"--check-tensors", KIND_FLAG, CMD_INSPECT, AT(check_tensors), 0, 0, NULL, NULL,
      "read every weight and look for infinities and NaN"},
+    {"--families", KIND_FLAG, CMD_INSPECT, AT(families), 0, 0, NULL, NULL,
+     "no model: the families that the program knows, each with its names in GGUF files and in "
+     "config.json"},
 
     {"--type", KIND_TEXT, CMD_QUANTIZE, AT(type), 0, 0, "TYPE", NULL,
      "what to make: llama.cpp's names in any case (q4_k_m, iq4_xs, mxfp4, bf16, ...), copy, "

@@ -95,7 +95,45 @@ CASES = {
     "stablelm-parallel": ("stablelm", shape(use_parallel_residual=True, qk_layernorm=True,
                                             partial_rotary_factor=0.5)),
     "starcoder2": ("starcoder2", shape(sliding_window=5)),
+    "cohere2moe": ("cohere2_moe", shape(num_hidden_layers=4, head_dim=8, num_experts=4,
+                                        intermediate_size=16, num_experts_per_tok=2,
+                                        first_k_dense_replace=1, sliding_window=5,
+                                        sliding_window_pattern=3, logit_scale=0.25,
+                                        prefix_dense_intermediate_size=48)),
+    "cohere2moe-shared": ("cohere2_moe", shape(num_hidden_layers=3, head_dim=8, num_experts=4,
+                                               intermediate_size=16, num_experts_per_tok=2,
+                                               expert_selection_fn="sigmoid", sliding_window=5,
+                                               num_shared_experts=2, sliding_window_pattern=2)),
+    "cwm": ("cwm", shape(num_hidden_layers=3, head_dim=8, sliding_window=5, layer_types=[
+        "full_attention", "sliding_attention", "sliding_attention"])),
+    "gemma": ("gemma", shape(head_dim=16, num_key_value_heads=1)),
+    "granite_swa": ("granite_swa", shape(num_hidden_layers=4, sliding_window=5, **GRANITE)),
+    "jais2": ("jais2", shape(head_dim=8)),
+    "laguna": ("laguna", shape(num_hidden_layers=4, head_dim=8, num_experts=4, sliding_window=5,
+                               num_attention_heads_per_layer=[4, 8, 8, 8],
+                               shared_expert_intermediate_size=24, layer_types=[
+                                   "full_attention", "sliding_attention", "sliding_attention",
+                                   "full_attention"], **EXPERTS)),
+    "mellum": ("mellum", shape(num_hidden_layers=4, head_dim=8, num_local_experts=4,
+                               sliding_window=5, **EXPERTS)),
+    "mimo2": ("mimo_v2_flash", shape(num_hidden_layers=4, head_dim=12, v_head_dim=8,
+                                     n_routed_experts=4, sliding_window=5, layer_types=[
+                                         "full_attention", "sliding_attention",
+                                         "sliding_attention", "full_attention"],
+                                     attention_value_scale=0.7, **EXPERTS)),
+    "minicpm3": ("minicpm3", shape(num_key_value_heads=4, q_lora_rank=12, kv_lora_rank=16,
+                                   qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8)),
+    "olmo": ("olmo", shape()),
+    "starcoder": ("gpt_bigcode", {"vocab_size": VOCAB, "n_positions": 64, "n_embd": WIDTH,
+                                  "n_layer": 2, "n_head": 4, "n_inner": 48, "multi_query": True,
+                                  "bos_token_id": 1, "eos_token_id": 2}),
     "baichuan": ("llama", shape(num_key_value_heads=4)),
+    "exaone": ("llama", shape()),
+    "minicpm": ("granite", shape(embedding_multiplier=12.0, logits_scaling=2.0,
+                                 residual_multiplier=1.4 / 2 ** 0.5,
+                                 attention_multiplier=8 ** -0.5)),
+    "qwen": ("qwen2", shape(num_key_value_heads=4)),
+    "xverse": ("llama", shape(num_key_value_heads=4)),
     "internlm2": ("llama", shape()),
     "orion": ("stablelm", shape(partial_rotary_factor=1.0)),
 }
@@ -164,7 +202,50 @@ def reshape_orion(tensors, config):
     return "OrionForCausalLM", tensors
 
 
-RESHAPE = {"baichuan": reshape_baichuan, "internlm2": reshape_internlm2, "orion": reshape_orion}
+def reshape_exaone(tensors, config):
+    config["num_layers"] = config.pop("num_hidden_layers")
+    config["activation_function"] = config.pop("hidden_act")
+    config["layer_norm_epsilon"] = config.pop("rms_norm_eps")
+    return "ExaoneForCausalLM", renamed(tensors, {
+        "model.layers": "transformer.h", "model.norm": "transformer.ln_f",
+        "model.embed_tokens": "transformer.wte", "input_layernorm": "ln_1",
+        "post_attention_layernorm": "ln_2", "self_attn.o_proj": "attn.attention.out_proj",
+        "self_attn": "attn.attention", "gate_proj": "c_fc_0", "up_proj": "c_fc_1",
+        "down_proj": "c_proj"})
+
+
+def reshape_minicpm(tensors, config):
+    for name in ("embedding_multiplier", "logits_scaling", "residual_multiplier",
+                 "attention_multiplier"):
+        config.pop(name)
+    config |= {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": WIDTH // 2}
+    return "MiniCPMForCausalLM", tensors
+
+
+def reshape_qwen(tensors, config):
+    tensors = joined(tensors, torch.cat, "c_attn")
+    for name in list(tensors):
+        if name.endswith("q_proj.bias"):
+            parts = [tensors.pop(name.replace("q_proj", f"{x}_proj")) for x in "qkv"]
+            tensors[name.replace("q_proj", "c_attn")] = torch.cat(parts)
+    config["intermediate_size"] *= 2
+    config["layer_norm_epsilon"] = config.pop("rms_norm_eps")
+    config["rotary_emb_base"] = config.pop("rope_parameters")["rope_theta"]
+    config["seq_length"] = config.pop("max_position_embeddings")
+    config.pop("num_key_value_heads")
+    return "QWenLMHeadModel", renamed(tensors, {
+        "model.layers": "transformer.h", "model.norm": "transformer.ln_f",
+        "model.embed_tokens": "transformer.wte", "input_layernorm": "ln_1",
+        "post_attention_layernorm": "ln_2", "self_attn.o_proj": "attn.c_proj",
+        "self_attn": "attn", "gate_proj": "w2", "up_proj": "w1", "down_proj": "c_proj"})
+
+
+def reshape_xverse(tensors, config):
+    return "XverseForCausalLM", tensors
+
+
+RESHAPE = {"exaone": reshape_exaone, "minicpm": reshape_minicpm, "qwen": reshape_qwen,
+           "xverse": reshape_xverse, "baichuan": reshape_baichuan, "internlm2": reshape_internlm2, "orion": reshape_orion}
 
 
 def reshape(name, folder):
