@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(bool(EMULATOR), reason="the words are those of t
 
 
 def help_of(command):
-    return run(command, "--help").stdout
+    return run(command, "--help", "all").stdout
 
 
 def test_overview_names_all_commands():
