@@ -55,6 +55,13 @@ def latent(i, q_rank=24, rank=32, rot=16, nope=16, v=16):
             f"blk.{i}.attn_kv_b.weight": (H * (nope + v), rank), f"blk.{i}.attn_output.weight": (D, H * v)}
 
 
+def absorbed(i):
+    """The same with kv_b in the two halves that newer files have."""
+    out = latent(i)
+    out.pop(f"blk.{i}.attn_kv_b.weight")
+    return {**out, f"blk.{i}.attn_k_b.weight": (H, 32, 16), f"blk.{i}.attn_v_b.weight": (H, 16, 32)}
+
+
 def forward(i, f=F, gate=True, bias=False, suffix=""):
     out = {}
     for name, shape in (("up", (f, D)), ("down", (D, f)), *((("gate", (f, D)),) if gate else ())):
@@ -177,7 +184,7 @@ FAMILIES = {
                whole(lambda i: qk_norms(i) | mixture(i, bias=True, h=(4, 8, 4)[i]) |
                      {f"blk.{i}.attn_gate.weight": ((4, 8, 4)[i], D)})),
     "maincoder": (TURNS, whole(lambda i: plain(i) | qk_norms(i))),
-    "mellum": ({**MOE, **WIDE, **near(1, 0, 1)},
+    "mellum": ({**MOE, **WIDE, **near(1, 0, 1), "rope.freq_base_swa": 10000.0},
                whole(lambda i: halves(i) | qk_norms(i) | attention(i) | experts(i))),
     "mimo2": ({**MOE, **near(0, 1, 1), "attention.head_count_kv": [2, 4, 4], "attention.key_length": 24,
                "attention.value_length": 16, "rope.dimension_count": 8, "leading_dense_block_count": 1,
@@ -188,6 +195,14 @@ FAMILIES = {
     "minicpm3": ({"attention.head_count_kv": H, "attention.q_lora_rank": 24, "attention.kv_lora_rank": 32,
                   "attention.key_length": 32, "rope.dimension_count": 16},
                  whole(lambda i: halves(i) | latent(i) | forward(i), out=False)),
+    "mistral4": ({**MOE, "attention.head_count_kv": 1, "attention.q_lora_rank": 24,
+                  "attention.kv_lora_rank": 32, "attention.key_length": 48, "attention.value_length": 32,
+                  "attention.key_length_mla": 32, "attention.value_length_mla": 16,
+                  "rope.dimension_count": 16, "leading_dense_block_count": 1, "expert_shared_count": 1,
+                  "expert_weights_scale": 1.0, "expert_weights_norm": True, "expert_gating_func": 1,
+                  "attention.temperature_scale": 0.1, "attention.temperature_length": 4},
+                 whole(lambda i: {k: v for k, v in mixture(i).items() if "attn" not in k} |
+                       norm(i, "attn_norm") | absorbed(i))),
     "olmo": ({}, whole(lambda i: attention(i) | forward(i), last=False)),
     "openelm": ({**WIDE, **TURNS, "attention.head_count": [x[0] for x in OPEN_ELM],
                  "attention.head_count_kv": [x[1] for x in OPEN_ELM],
@@ -207,7 +222,7 @@ FAMILIES = {
             whole(lambda i: halves(i) | latent(i, q_rank=0) | forward(i, gate=False), out=False)),
     "qwen": ({"attention.head_count_kv": H, "feed_forward_length": 2 * F},
              whole(lambda i: halves(i) | attention(i, kv=H, bias=True, fused=True) | forward(i))),
-    "qwen3vlmoe": ({**MOE, **WIDE, "rope.dimension_sections": [4, 2, 2, 0], "n_deepstack_layers": 0},
+    "qwen3vlmoe": ({**MOE, **WIDE, "rope.dimension_sections": [3, 3, 2, 0], "n_deepstack_layers": 0},
                    whole(lambda i: halves(i) | qk_norms(i) | attention(i) | experts(i))),
     "refact": ({}, whole(plain)),
     "smallthinker": ({**MOE, **WIDE, "feed_forward_length": XF, "expert_gating_func": 2,
@@ -223,14 +238,14 @@ LAYERNORM = {"codeshell", "cohere2moe", "jais", "jais2", "olmo", "starcoder", "j
 BOTH_WAYS = {"attention.causal": False, "pooling_type": 1}
 ENCODERS = {
     "eurobert": (BOTH_WAYS, whole(plain, out=False)),
-    "jina-bert-v3": ({**BOTH_WAYS, "attention.head_count_kv": H, "token_types": 1}, encoder(
+    "jina-bert-v3": ({**BOTH_WAYS, "attention.head_count_kv": H}, encoder(
         lambda i: attention(i, kv=H, bias=True, out_bias=True) | forward(i, gate=False, bias=True))),
     "llama-embed": (BOTH_WAYS, whole(plain, out=False)),
     "neo-bert": ({**BOTH_WAYS, "attention.head_count_kv": H, "pooling_type": 2}, {
         **whole(lambda i: halves(i) | attention(i, kv=H, fused=True) |
                 {f"blk.{i}.ffn_up.weight": (2 * F, D), f"blk.{i}.ffn_down.weight": (D, F)},
                 out=False, last=False), "enc.output_norm.weight": (D,)}),
-    "nomic-bert-moe": ({**BOTH_WAYS, **MIX, "attention.head_count_kv": H, "token_types": 1,
+    "nomic-bert-moe": ({**BOTH_WAYS, **MIX, "attention.head_count_kv": H,
                         "moe_every_n_layers": 2}, encoder(
         lambda i: attention(i, kv=H, bias=True, fused=True, out_bias=True) |
         (experts(i, f=F, gate=False) if i % 2 else forward(i, gate=False, bias=True)))),
@@ -274,22 +289,29 @@ def weights(name, shape, seed):
     return even.astype("<f4").reshape(shape)
 
 
+def write_model(path, arch, keys, tensors, vocab):
+    """A file with a vocabulary of bytes and as many tokens more; fewer than 259: of tokens alone."""
+    size = 256 if vocab >= 259 else 0
+    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(size)]
+    tokens += [f"t{i}" for i in range(vocab - len(tokens))]
+    kinds = [2, 3, 3] + [6] * size + [1] * (vocab - 3 - size)
+    pairs = {"general.architecture": value(arch), **{f"{arch}.{k}": value(v) for k, v in keys.items()},
+             "tokenizer.ggml.model": value("llama" if size else "none"), "tokenizer.ggml.tokens": value(tokens),
+             "tokenizer.ggml.scores": value([0.0] * vocab), "tokenizer.ggml.bos_token_id": value(1),
+             "tokenizer.ggml.token_type": numbers(kinds), "tokenizer.ggml.eos_token_id": value(2),
+             "tokenizer.ggml.token_type_count": value(1)}
+    write_gguf(path, pairs, tensors)
+
+
 def write_family(path, name):
     keys, tensors = {**FAMILIES, **ENCODERS}[name]
-    arch = name.split("+")[0]
     eps = "attention.layer_norm_epsilon" if name in LAYERNORM else "attention.layer_norm_rms_epsilon"
     keys = {"block_count": L, "context_length": 128, "embedding_length": D, "feed_forward_length": F,
             "attention.head_count": H, "attention.head_count_kv": KV, "vocab_size": V,
             "rope.freq_base": 10000.0, eps: 1e-5, **keys}
-    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)] + [f"t{i}" for i in range(V - 259)]
-    pairs = {"general.architecture": value(arch), **{f"{arch}.{k}": value(v) for k, v in keys.items()},
-             "tokenizer.ggml.model": value("llama"), "tokenizer.ggml.tokens": value(tokens),
-             "tokenizer.ggml.scores": value([0.0] * V), "tokenizer.ggml.bos_token_id": value(1),
-             "tokenizer.ggml.token_type": numbers([2, 3, 3] + [6] * 256 + [1] * (V - 259)),
-             "tokenizer.ggml.eos_token_id": value(2)}
     seeds = {n: i + 1 for i, n in enumerate(sorted(tensors))}
-    write_gguf(path, pairs, {n: (list(shape), 0, weights(n, shape, seeds[n]).tobytes())
-                             for n, shape in tensors.items()})
+    write_model(path, name.split("+")[0], keys, {
+        n: (list(shape), 0, weights(n, shape, seeds[n]).tobytes()) for n, shape in tensors.items()}, V)
 
 
 def main():
