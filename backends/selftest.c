@@ -760,7 +760,7 @@ static gw_status run_kernel(setup *s, const gw_kernel *kernel, result *r) {
     if (status == GW_OK) {
         status = s->backend->wait(s->device);
     }
-    s->backend->thaw(segment);
+    s->backend->segment_free(segment);
     return status == GW_OK ? fetch(s, r) : status;
 }
 
@@ -860,7 +860,7 @@ static gw_status announce_case(subject *t, const self_case *c) {
             s.node.kernel = &kernels[i];
             if (gw_kernel_takes(&kernels[i], &s.node, t->device) &&
                 t->backend->freeze(t->device, &s.node, 1, c->n + SPARE, &segment) == GW_OK) {
-                t->backend->thaw(segment);
+                t->backend->segment_free(segment);
             }
         }
         close_case(&s);

@@ -156,7 +156,7 @@ void routes_origin(const conn *c, struct evbuffer *out) {
     evbuffer_add_printf(out, "Access-Control-Expose-Headers: X-Request-Id, Retry-After\r\n");
 }
 
-/* What a browser asks before it asks; never with a key. */
+/* OPTIONS, CORS preflight among them; unauthenticated, as browsers send no key with it. */
 static void answer_options(conn *c) {
     const http_head *head = conn_head(c);
     const char *wanted = http_head_field(head, "Access-Control-Request-Headers");
