@@ -8,7 +8,7 @@ README.md. Any other recent ones give the same within rounding.
 
 Writes one Hugging Face folder per case: a tiny random model in BF16 and golden.safetensors with
 input_ids [T], logits [T, v] of the whole prompt and greedy_ids [T + 24], which the reference makes
-from that folder in float32. Every weight and every stored buffer is random, so that one left out
+from that folder in float32 (encoders: hidden [T, d]). Every weight and every stored buffer is random, so that one left out
 shows. Windows are shorter than the prompt; patterns of layers turn over inside the model. Three
 families have no class in the reference: their folders are another one's, with the tensors renamed
 and joined as the family has them.
@@ -123,6 +123,19 @@ CASES = {
                                      attention_value_scale=0.7, **EXPERTS)),
     "minicpm3": ("minicpm3", shape(num_key_value_heads=4, q_lora_rank=12, kv_lora_rank=16,
                                    qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8)),
+    "mistral4": ("mistral3", {
+        "image_token_index": 5,
+        "text_config": {"model_type": "mistral4", **shape(
+            num_hidden_layers=3, num_key_value_heads=4, q_lora_rank=12, kv_lora_rank=16,
+            qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=8, head_dim=16, n_routed_experts=4,
+            n_shared_experts=1, first_k_dense_replace=1, norm_topk_prob=True, rope_parameters={
+                "rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "beta_fast": 32.0,
+                "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
+                "original_max_position_embeddings": 8, "max_position_embeddings": 64,
+                "llama_4_scaling_beta": 0.1}, **EXPERTS)},
+        "vision_config": {"model_type": "pixtral", "hidden_size": 16, "num_hidden_layers": 1,
+                          "num_attention_heads": 2, "intermediate_size": 16, "patch_size": 4,
+                          "image_size": 16, "head_dim": 8}}),
     "olmo": ("olmo", shape()),
     "starcoder": ("gpt_bigcode", {"vocab_size": VOCAB, "n_positions": 64, "n_embd": WIDTH,
                                   "n_layer": 2, "n_head": 4, "n_inner": 48, "multi_query": True,
@@ -136,6 +149,11 @@ CASES = {
     "xverse": ("llama", shape(num_key_value_heads=4)),
     "internlm2": ("llama", shape()),
     "orion": ("stablelm", shape(partial_rotary_factor=1.0)),
+}
+
+ENCODERS = {
+    "eurobert": ("eurobert", shape()),
+    "jina-bert-v3": ("jina_embeddings_v3", shape(num_key_value_heads=4, type_vocab_size=1)),
 }
 
 
@@ -258,11 +276,12 @@ def reshape(name, folder):
 
 
 def write_model(name, folder):
-    kind, numbers = CASES[name]
+    kind, numbers = {**CASES, **ENCODERS}[name]
     config = transformers.AutoConfig.for_model(kind, **numbers)
-    family = getattr(transformers, transformers.models.auto.modeling_auto
-                     .MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind, "") or
-                     "MuseGlimmerForConditionalGeneration")
+    auto = transformers.models.auto.modeling_auto
+    names = auto.MODEL_MAPPING_NAMES if name in ENCODERS else {
+        **auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES, **auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES}
+    family = getattr(transformers, names[kind])
     model = family(config).eval()
     randomize(model)
     model.tie_weights()
@@ -291,6 +310,11 @@ def make(name, root):
     family = write_model(name, folder)
     model = family.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     seed, margin = 0, 0.0
+    if name in ENCODERS:
+        seed, margin = 3, 1.0
+        ids = torch.randint(3, VOCAB, (1, PROMPT), generator=torch.Generator().manual_seed(seed))
+        with torch.no_grad():
+            golden = {"input_ids": ids[0].clone(), "hidden": model(ids).last_hidden_state[0]}
     while margin < 2e-3:  # no near ties
         seed += 1
         golden, margin = run(model, seed)
@@ -307,7 +331,7 @@ def main():
         sys.exit(__doc__)
     root = pathlib.Path(sys.argv[1])
     root.mkdir(parents=True, exist_ok=True)
-    for name in sys.argv[2:] or CASES:
+    for name in sys.argv[2:] or [*CASES, *ENCODERS]:
         make(name, root)
 
 
