@@ -33,7 +33,6 @@ static const char maps[] = "weights are read where they lie in the file's cache,
                            "option";
 static const char rope[] = "the position scaling of the model's own files is used";
 static const char talk[] = "'godwit chat' talks with a model";
-static const char fetch[] = "models are not downloaded: fetch the .gguf file, then -m FILE";
 
 static const foreign table[] = {
     {"-no-cnv --no-conversation", CMD_RUN, ALONE, TAKEN, ""},
@@ -69,8 +68,8 @@ static const foreign table[] = {
      "--prompt-offload off keeps prompts of layers in main memory there"},
     {"-mg --main-gpu", CMD_MODEL, VALUE, REFUSED,
      "--device names the card, as in --device hip:1 ('godwit devices' lists them)"},
-    {"-hf -hfr --hf-repo -hff --hf-file -mu --model-url -dr --docker-repo", CMD_ALL, VALUE, REFUSED,
-     fetch},
+    {"-dr --docker-repo", CMD_ALL, VALUE, REFUSED, "models of Hugging Face alone: --hf-repo"},
+    {"-hft --hf-token", CMD_ALL, VALUE, REFUSED, "the variable HF_TOKEN, or the hub's token file"},
     {"--lora --lora-scaled --lora-base --control-vector", CMD_MODEL, VALUE, REFUSED,
      "adapters are not supported: merge them into the model first"},
     {"--mmproj -mm --image --audio", CMD_MODEL, VALUE, REFUSED, "models read text alone here"},

@@ -17,7 +17,8 @@ const app_command *const app_commands[] = {
     &command_logits,   &command_embed,      &command_rerank,
     &command_tokenize, &command_template,   &command_inspect,
     &command_quantize, &command_calibrate,  &command_devices,
-    &command_doctor,   &command_plan,       NULL};
+    &command_doctor,   &command_plan,       &command_pull,
+    &command_ls,       &command_rm,         NULL};
 
 static int help_overview(void) {
     out_text("godwit " GW_VERSION " - runs transformer language models\n\n"
@@ -28,11 +29,21 @@ static int help_overview(void) {
     out_text(
         "\n'godwit COMMAND --help' shows the options used most and examples, --help all every\n"
         "option. 'godwit run' alone tells a story with the built-in model; a model of yours is\n"
-        "'godwit chat -m MODEL': a .gguf file or a Hugging Face folder.\n");
+        "'godwit chat -m MODEL': a .gguf file, a Hugging Face folder, or USER/REPO there.\n");
     return out_close() == 0 ? APP_OK : APP_FAILURE;
 }
 
 static const app_command *find_command(const char *name) {
+    static const struct {
+        const char *word, *name;
+    } others[] = {{"list", "ls"},
+                  {"show", "inspect"},
+                  {"remove", "rm"},
+                  {"download", "pull"},
+                  {"get", "pull"}};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        name = strcmp(name, others[i].word) == 0 ? others[i].name : name;
+    }
     for (size_t i = 0; app_commands[i] != NULL; i++) {
         if (strcmp(app_commands[i]->name, name) == 0) {
             return app_commands[i];
@@ -83,7 +94,7 @@ static int run_command(const app_command *command, int argc, char **argv) {
     int code = options_parse(&options, command, argc, argv);
     if (code == APP_OK && options.help) {
         code = help_command(command, options.help == 2);
-    } else if (code == APP_OK && (code = model_names_check(&options)) == APP_OK) {
+    } else if (code == APP_OK && (code = model_names_resolve(&options, command)) == APP_OK) {
         terminal_setup(options.quiet);
         for (size_t i = 0; i < options.notes.n; i++) {
             app_note("%s", options.notes.at[i]);

@@ -552,6 +552,10 @@ void options_free(app_options *o) {
     }
     free(o->notes.at);
     free(o->words.at);
+    for (size_t i = 0; i < o->owned.n; i++) {
+        free((void *)(uintptr_t)o->owned.at[i]);
+    }
+    free(o->owned.at);
     free(o->bias);
     *o = (app_options){0};
 }

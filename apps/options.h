@@ -39,7 +39,11 @@ enum {
     CMD_FRAME = CMD_CHAT | CMD_TEMPLATE | CMD_SERVE, /* those that frame conversations */
     /* those that load weights, or would */
     CMD_MODEL = CMD_SAMPLE | CMD_BENCH | CMD_SCORE | CMD_LOGITS | CMD_PLAN | CMD_ENCODE,
-    CMD_ALL = 131071,
+    CMD_PULL = 131072,
+    CMD_LS = 262144,
+    CMD_RM = 524288,
+    CMD_HUB = CMD_PULL | CMD_LS | CMD_RM,
+    CMD_ALL = 1048575,
     CMD_BRIEF = 1 << 30 /* shown by --help; --help all shows every option */
 };
 
@@ -57,6 +61,9 @@ typedef struct app_options {
     /* model */
     const char *model, *weights, *device, *offload_layers, *split, *pretokenizer, *spec;
     const char *split_mode, *groups;
+    const char *hf_repo, *hf_file, *model_url, *revision;
+    int offline;
+    app_texts owned;      /* malloc'd: paths of models that were named otherwise */
     uint64_t vram_budget; /* bytes; 0: what is free */
     const char *prompt_offload;
     int cpu_moe, n_cpu_moe; /* experts of all layers, of the first N, stay with the CPU */

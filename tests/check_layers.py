@@ -42,7 +42,8 @@ BELOW["kernels_hip/rows"] = BELOW["kernels_hip"] + ["kernels_hip"]
 BELOW["kernels_hip/attention"] = BELOW["kernels_hip/rows"] + ["kernels_hip/rows"]  # rope
 BELOW["kernels_cl"] = ["core/tensor"]
 BELOW["backends"] = BELOW["core/plan"] + ["core/plan"]
-BELOW["apps"] = ["include", "apps/judge", "apps/vectors"]
+BELOW["apps"] = ["include", "apps/hub", "apps/judge", "apps/vectors"]
+BELOW["apps/hub"] = ["include", "apps"]  # models by name
 BELOW["apps/serve"] = ["include", "apps"]
 BELOW["apps/judge"] = ["include", "apps"]  # tables of evaluate, windows of perplexity
 BELOW["apps/vectors"] = ["include", "apps"]  # tokens beside a card
@@ -59,6 +60,7 @@ EXCEPTIONS = {  # (file, what it includes): why
     **{(f"backends/{card}/memory.c", "backends/load.h"): "rows of a source by all threads, as the CPU's own are"
        for card in ("hip", "opencl")},
     **{(f"apps/{name}.c", "core/base/sha256.h"): "one SHA-256" for name in ("embed", "logits")},
+    ("apps/hub/digest.h", "core/base/sha256.h"): "one SHA-256",
     ("backends/mpi/device.c", "backends/load.h"): "the same",
     ("backends/open.c", "core/engine/run/model.h"): "the front door hands the backends to the engine",
     **{("backends/quantize.c", f"core/quantize/{name}.h"): "the front door hands it threads, and backends"
