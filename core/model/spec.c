@@ -2,11 +2,9 @@
 #include "core/model/spec.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/text.h"
 #include "core/model/spec_parts.h"
 #include "spec_table.h"
 
@@ -50,20 +48,6 @@ static int has_value(const gw_spec *spec, const char *key, const char *value) {
     return 0;
 }
 
-static void list_known(char *text, size_t room) {
-    size_t used = 0;
-    text[0] = '\0';
-    for (size_t i = 0; gw_spec_at(i) != NULL; i++) {
-        const char *name = gw_spec_family(gw_spec_at(i));
-        if (gw_text_ends(name, "-mtp")) {
-            continue;
-        }
-        if (used + strlen(name) + 3 < room) {
-            used += (size_t)snprintf(text + used, room - used, "%s%s", used ? ", " : "", name);
-        }
-    }
-}
-
 const gw_spec *gw_spec_of(const char *architecture) {
     for (size_t i = 0; gw_spec_at(i) != NULL; i++) {
         const gw_spec *spec = gw_spec_at(i);
@@ -79,13 +63,10 @@ gw_status gw_spec_find(const char *where, const char *architecture, const gw_spe
     if (*out != NULL) {
         return GW_OK;
     }
-    char known[900];
-    list_known(known, sizeof known);
-    return gw_fail(
-        GW_E_METADATA, where,
-        "architecture '%.64s' is not known; a newer version may know it, and --spec FILE "
-        "describes it; known families are %s",
-        architecture, known);
+    return gw_fail(GW_E_METADATA, where,
+                   "architecture '%.64s' is not known ('godwit inspect --families' lists those "
+                   "that are); a newer version may know it, and --spec FILE describes it",
+                   architecture);
 }
 
 /* ---- questions ------------------------------------------------------------------------------ */
