@@ -287,8 +287,8 @@ static gw_status number_tokens(const gw_checkpoint *c, const gw_vocab *pieces, j
     return status;
 }
 
-static gw_status control(const gw_checkpoint *c, gw_vocab *v, const char *name,
-                         gw_token_kind kind, int32_t *id) {
+static gw_status control(const gw_checkpoint *c, gw_vocab *v, const char *name, gw_token_kind kind,
+                         int32_t *id) {
     *id = id_of(v, name);
     return *id >= 0 ? set_token(c, v, (size_t)*id, name, kind) : GW_OK;
 }
@@ -375,7 +375,7 @@ gw_status gw_hf_model_file(gw_checkpoint *c, const char *name, gw_vocab *v) {
                gw_path_look(gw_checkpoint_join(c, c->where, "vocab.json")) != GW_PATH_NONE) {
         status = settle_numbered(c, config, 1, v);
     } else if (status == GW_OK && (has(class, "XLMRoberta") || has(type, "xlm-roberta") ||
-                            strcmp(name, "sentencepiece.bpe.model") == 0)) {
+                                   strcmp(name, "sentencepiece.bpe.model") == 0)) {
         status = settle_xlm_roberta(c, v);
     } else if (status == GW_OK && (has(class, "Albert") || has(type, "albert"))) {
         status = settle_albert(c, v);
