@@ -3,9 +3,11 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "core/model/spec_parts.h"
 #include "spec_table.h"
 
@@ -49,15 +51,21 @@ static int has_value(const gw_spec *spec, const char *key, const char *value) {
     return 0;
 }
 
-const gw_spec *gw_spec_of(const char *architecture) {
+static const gw_spec *find_spec(const char *architecture, int tower) {
     for (size_t i = 0; gw_spec_at(i) != NULL; i++) {
         const gw_spec *spec = gw_spec_at(i);
+        if (gw_text_ends(gw_spec_family(spec), "-vision") != tower) {
+            continue;
+        }
         if (has_value(spec, "gguf", architecture) || has_value(spec, "hf", architecture)) {
             return spec;
         }
     }
     return NULL;
 }
+
+const gw_spec *gw_spec_of(const char *architecture) { return find_spec(architecture, 0); }
+const gw_spec *gw_spec_tower(const char *name) { return find_spec(name, 1); }
 
 /* "qwen3_moe" and "Qwen3MoeForCausalLM": letters and digits alike, then one of the endings. */
 static int is_class_of(gw_spec_word name, const char *type) {
