@@ -246,7 +246,7 @@ static const struct {
     ROW(text_cut, GW_E_TRUNCATED, "missing"),
     ROW(array_2p62, GW_E_LIMIT, ""),       ROW(array_2p61_of_8, GW_E_LIMIT, ""),
     ROW(array_1g, GW_E_LIMIT, ""),         ROW(array_cut, GW_E_TRUNCATED, "missing"),
-    ROW(array_of_99, GW_E_TYPE, "99"),     ROW(array_of_arrays, GW_E_TYPE, "arrays"),
+    ROW(array_of_99, GW_E_TYPE, "99"),     ROW(array_of_arrays, GW_E_TRUNCATED, "missing"),
     ROW(array_text_max, GW_E_LIMIT, ""),   ROW(scalar_cut, GW_E_TRUNCATED, "missing"),
     ROW(align_0, GW_E_ALIGNMENT, "is 0"),  ROW(align_3, GW_E_ALIGNMENT, "is 3"),
     ROW(align_2p31, GW_E_ALIGNMENT, ""),   ROW(align_negative, GW_E_ALIGNMENT, "-32"),

@@ -40,6 +40,7 @@ typedef struct ask {
     int stream, usage; /* usage: in a last chunk of the stream */
     int logprobs;      /* of each token */
     int top;           /* how many others */
+    uint32_t given_rows; /* of sampling_table, that the request says */
     int echo, ignore_eos, return_tokens, timings, progress, no_cache;
     int32_t priority;
     gw_grammar_kind grammar_kind;
@@ -67,6 +68,8 @@ typedef struct ask {
 json_t *ask_parse(const char *text, size_t bytes, fault *f);
 
 void ask_init(ask *a, const app_options *o);
+/* What neither the request nor an option says, as the model's files recommend. */
+void ask_take_model(ask *a, const app_options *o, const gw_model *loaded);
 void ask_free(ask *a);
 
 /* Samplers, seed, stop, bans, logit_bias, stream: the fields of every API, from an object. 0 or -1

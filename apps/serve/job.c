@@ -201,6 +201,7 @@ static void on_model(void *user, model *m, const fault *f) {
         loop_post(j->s->loop, &j->events_task); /* which frees it */
         return;
     }
+    ask_take_model(&j->ask, j->s->o, m->gw);
     j->busy = 1;
     j->work.run = prepare;
     loop_work(j->s->loop, &j->work);
