@@ -56,7 +56,7 @@ typedef struct app_options {
     /* model */
     const char *model, *weights, *device, *offload_layers, *split, *pretokenizer, *spec;
     const char *split_mode, *groups;
-    uint64_t vram_budget;   /* bytes; 0: what is free */
+    uint64_t vram_budget; /* bytes; 0: what is free */
     const char *prompt_offload;
     int cpu_moe, n_cpu_moe; /* experts of all layers, of the first N, stay with the CPU */
     app_texts models;
@@ -99,6 +99,7 @@ typedef struct app_options {
     int single_turn;
     const char *tools, *tool_choice, *tool_form, *reasoning_form;
     app_texts tool_commands;
+    double tool_timeout;
     int show_reasoning;
     /* beam search */
     int32_t beams, no_repeat_ngram;
@@ -139,7 +140,7 @@ typedef struct app_options {
     /* devices */
     int measure;
     /* serve */
-    const char *host, *api_key_file, *log_file, *log_format, *seed_text;
+    const char *host, *client_header, *api_key_file, *log_file, *log_format, *seed_text;
     app_texts api_keys, aliases, cors_origins, allowed_hosts;
     int32_t port, at_once, queue, queue_tokens, queue_time, drain, sse_ping;
     uint64_t models_memory, cache_tokens, cache_ram;

@@ -9,7 +9,8 @@ struct evbuffer;
 
 enum {
     ROUTE_PUBLIC = 1, /* needs no key */
-    ROUTE_REST = 2    /* the path goes on behind it */
+    ROUTE_REST = 2,   /* the path goes on behind it */
+    ROUTE_SMALL = 4   /* a body of more than 1 MiB is refused */
 };
 
 typedef struct route {
