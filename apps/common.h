@@ -13,7 +13,7 @@ int app_fail(gw_status status);
  * gw_model_options. */
 typedef struct app_need {
     int32_t n_ctx, batch;
-    int is_draft;  /* the model drafts for another, of which has been said where it runs */
+    int is_draft; /* the model drafts for another, of which has been said where it runs */
     int predictor; /* as in gw_model_options */
 } app_need;
 

@@ -325,11 +325,8 @@ static int embed_all(embed_job *job) {
     gw_model_info model;
     gw_model_describe(job->model, &model);
     job->beside = strncmp(model.device, "cpu", 3) != 0;
-    job->ahead = (vectors_ahead){.o = job->o,
-                                 .model = job->model,
-                                 .encoder = job->encoder,
-                                 .items = &job->items,
-                                 .prefix = job->prefix};
+    job->ahead = (vectors_ahead){.o = job->o, .model = job->model, .encoder = job->encoder,
+                                 .items = &job->items, .prefix = job->prefix};
     app_progress progress;
     int code = APP_OK;
     progress_begin(&progress, "embedding");

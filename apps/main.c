@@ -9,13 +9,24 @@
 #include "apps/terminal.h"
 #include "include/godwit_hosts.h"
 
-const app_command *const app_commands[] = {
-    &command_run,      &command_chat,       &command_serve,
-    &command_bench,    &command_perplexity, &command_evaluate,
-    &command_logits,   &command_embed,      &command_rerank,
-    &command_tokenize, &command_template,   &command_inspect,
-    &command_quantize, &command_calibrate,  &command_devices,
-    &command_doctor,   &command_plan,       NULL};
+const app_command *const app_commands[] = {&command_run,
+                                           &command_chat,
+                                           &command_serve,
+                                           &command_bench,
+                                           &command_perplexity,
+                                           &command_evaluate,
+                                           &command_logits,
+                                           &command_embed,
+                                           &command_rerank,
+                                           &command_tokenize,
+                                           &command_template,
+                                           &command_inspect,
+                                           &command_quantize,
+                                           &command_calibrate,
+                                           &command_devices,
+                                           &command_doctor,
+                                           &command_plan,
+                                           NULL};
 
 static int help_overview(void) {
     out_text("godwit " GW_VERSION " - runs transformer language models\n\n"

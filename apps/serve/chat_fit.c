@@ -53,7 +53,7 @@ static json_t *joined(const json_t *a, const json_t *b) {
     return text;
 }
 
-/* As Claude Code marks what is not the user's in a user's message. */
+/* As the vendors of agents mark what is not the user's in a user's message. */
 static json_t *reminder(const json_t *content) {
     static const char open[] = "<system-reminder>\n", close[] = "\n</system-reminder>";
     text_buffer out = {0};

@@ -2,7 +2,6 @@
  * what a sampler does with it. */
 #include "core/engine/sampling/constraint.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,29 +46,6 @@ done:
     return status;
 }
 
-/* The pattern as a schema's, of a text without quotes. */
-static gw_status compile_pattern(const char *text, size_t bytes, gw_program **out) {
-    static const char root[] = "root ::= p-text\n";
-    json_t *pattern = json_pack("{s:s, s:o}", "type", "string", "pattern",
-                                json_sprintf("^(?:%.*s)$", (int)bytes, text));
-    char *schema = pattern != NULL ? json_dumps(pattern, JSON_COMPACT) : NULL;
-    gw_bytes rules = {0};
-    int kinds;
-    gw_status status;
-    json_decref(pattern);
-    if (schema == NULL || bytes > GW_GRAMMAR_BYTES_MAX) {
-        GW_TRY_DONE(gw_fail(GW_E_ENCODING, "pattern", "too long, or not UTF-8"));
-    }
-    GW_TRY_DONE(
-        gw_json_schema_rules(schema, strlen(schema), "#", "p-", "", GW_JSON_TOLD, &rules, &kinds));
-    GW_TRY_DONE(gw_bytes_add(&rules, root, sizeof root - 1));
-    status = gw_grammar_link("pattern", rules.data, rules.n, out);
-done:
-    free(schema);
-    free(rules.data);
-    return status;
-}
-
 gw_status gw_grammar_make(const gw_vocab *vocab, const gw_tokenizer *tokenizer, int32_t n_vocab,
                           const int32_t *ends, size_t n_ends, gw_grammar_kind kind,
                           const char *text, size_t bytes, gw_grammar **out) {
@@ -79,7 +55,7 @@ gw_status gw_grammar_make(const gw_vocab *vocab, const gw_tokenizer *tokenizer, 
     } else if (kind == GW_GRAMMAR_JSON_SCHEMA) {
         GW_TRY(gw_json_schema_compile(text, bytes, &program));
     } else if ((int)kind == GW_GRAMMAR_PATTERN) {
-        GW_TRY(compile_pattern(text, bytes, &program));
+        GW_TRY(gw_json_pattern_compile(text, bytes, &program));
     } else {
         return gw_fail(GW_E_ARGUMENT, "grammar", "%d is no kind of grammar", (int)kind);
     }
