@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "apps/bench.h"
+#include "apps/caches.h"
 #include "apps/output.h"
 #include "core/base/utf8.h"
 
@@ -15,8 +16,8 @@
 typedef struct figures {
     double seconds, seconds_dev; /* mean, sample standard deviation */
     double rate, rate_dev;       /* tokens per second               */
-    double gbps, mbu;            /* tg: weight bytes per second; share of the read bandwidth */
-    double gops, peak_share;     /* pp: linear layers; share of the peak                     */
+    double gbps, mbu; /* tg: weight bytes per second; share of the read bandwidth, 0: it is none */
+    double gops, peak_share; /* pp: linear layers; share of the peak                     */
     int is_float;
 } figures;
 
@@ -37,6 +38,11 @@ static int is_float_format(const char *format) {
            strcmp(format, "BF16") == 0 || strcmp(format, "E4M3") == 0;
 }
 
+/* What the caches hold is not read from memory: its speed is no share of the bandwidth. */
+static int in_caches(const bench_result *r) {
+    return strncmp(r->info.device, "cpu", 3) == 0 && r->info.decode_bytes <= cache_bytes();
+}
+
 static figures figures_of(const bench_result *r) {
     figures f = {.is_float = is_float_format(r->info.format)};
     double tokens = (double)r->n_prompt + (double)r->n_gen;
@@ -54,7 +60,8 @@ static figures figures_of(const bench_result *r) {
     }
     if (r->n_prompt == 0) {
         f.gbps = f.rate * (double)r->info.decode_bytes * 1e-9;
-        f.mbu = r->roof.read_gbps > 0 ? f.gbps / r->roof.read_gbps : 0;
+        f.mbu = r->roof.read_gbps > 0 && !in_caches(r) ? f.gbps / r->roof.read_gbps : 0;
+        f.mbu = f.mbu <= 1 ? f.mbu : 0;
     } else if (r->n_gen == 0) {
         double peak = f.is_float ? r->roof.f32_gflops : r->roof.int8_gops;
         f.gops = r->prompt_gops / f.seconds;
@@ -132,6 +139,16 @@ static void size_text(uint64_t bytes, char text[32]) {
     snprintf(text, 32, mib >= 1024 ? "%.2f GiB" : "%.2f MiB", mib >= 1024 ? mib / 1024 : mib);
 }
 
+static void share_of_memory(const bench_result *r, double mbu, char *text, size_t room) {
+    if (in_caches(r)) {
+        snprintf(text, room, "the caches hold the weights");
+    } else if (mbu == 0) {
+        snprintf(text, room, "above %.2f GB/s: disturbed", r->roof.read_gbps);
+    } else {
+        snprintf(text, room, "MBU %.1f%% of %.2f GB/s", 100 * mbu, r->roof.read_gbps);
+    }
+}
+
 static void print_markdown(bench_printer *p, const bench_result *r) {
     figures f = figures_of(r);
     char size[32], params[32], name[48], speed[48], batch[24] = "", gbps[24] = "-", roof[160] = "-";
@@ -150,7 +167,7 @@ static void print_markdown(bench_printer *p, const bench_result *r) {
     } else if (r->n_prompt == 0) {
         snprintf(gbps, sizeof gbps, "%.2f", f.gbps);
         if (r->roof.read_gbps > 0) {
-            snprintf(roof, sizeof roof, "MBU %.1f%% of %.2f GB/s", 100 * f.mbu, r->roof.read_gbps);
+            share_of_memory(r, f.mbu, roof, sizeof roof);
         }
     } else if (r->n_gen == 0 && peak > 0) {
         snprintf(roof, sizeof roof, "%.1f%% of %.0f %s", 100 * f.peak_share, peak,
@@ -188,7 +205,9 @@ static void kernel_roof(const gw_kernel_time *k, const gw_roof *roof, char *text
     double s = k->seconds;
     double reading = s > 0 && roof->read_gbps > 0 ? k->bytes * 1e-9 / s / roof->read_gbps : 0;
     double computing = s > 0 && peak > 0 ? k->ops * 1e-9 / s / peak : 0;
-    if (reading >= computing) {
+    if (reading >= computing && reading > 1) {
+        snprintf(text, capacity, "caches");
+    } else if (reading >= computing) {
         snprintf(text, capacity, "%.1f%% read", 100 * reading);
     } else {
         snprintf(text, capacity, "%.1f%% %s", 100 * computing, is_int ? "int8" : "fp32");

@@ -15,6 +15,7 @@ typedef struct chat_job {
     conversation c;
     app_lines *lines;
     chat_text pasted; /* a message of several lines */
+    int is_pasted;    /* it was not typed: text, whatever it begins with */
     int done;
     int interrupts; /* Ctrl-C at the prompt, one after the other */
 } chat_job;
@@ -151,7 +152,8 @@ static int slash_help(chat_job *job, const char *rest) {
         snprintf(left, sizeof left, "%s%s", commands[i].name, commands[i].value);
         fprintf(stderr, "  %-16s %s\n", left, commands[i].help);
     }
-    say("A line that ends in \\ goes on in the next; \"\"\" begins and ends a message of several\n"
+    say("Several lines that are pasted are one message, and a / in front of them is text.\n"
+        "A line that ends in \\ goes on in the next; \"\"\" begins and ends a message of several\n"
         "lines; a space before a / makes it text. Ctrl-C stops an answer.\n");
     return APP_OK;
 }
@@ -186,10 +188,15 @@ static app_line read_message(chat_job *job, const char *fresh, size_t *dropped) 
     const char *text;
     size_t bytes = 0;
     t->bytes = 0;
+    job->is_pasted = 0;
     app_line got = lines_read(job->lines, fresh, &text, &bytes);
     if (got != LINE_TEXT) {
         *dropped = bytes;
         return got;
+    }
+    job->is_pasted = lines_pasted(job->lines);
+    if (job->is_pasted) {
+        return chat_text_add(t, text, bytes) == APP_OK ? LINE_TEXT : LINE_FAILED;
     }
     int fenced = is_fence(text, bytes);
     text += fenced ? 3 : 0;
@@ -280,15 +287,18 @@ static int take_message(chat_job *job) {
     if (t->bytes == 0 || strspn(t->at, " \t") == t->bytes) {
         return APP_OK;
     }
-    if (t->at[0] == '/') {
+    if (t->at[0] == '/' && !job->is_pasted) {
         return run_slash(job, t->at);
     }
     int code = turn(job, t->at, t->bytes);
     job->done = job->done || job->o->single_turn;
     if (code == APP_OK && strcmp(job->c.last.ended, "context full") == 0) {
         app_note("[the context of %zu tokens is full: the answer is cut; /reset begins anew, -c "
-                 "sets the size, --context-shift goes on]",
+                 "sets the size]",
                  job->c.n_ctx);
+    } else if (code == APP_OK && strcmp(job->c.last.ended, "as long as the context") == 0) {
+        app_note("[the answer is as long as the context and is cut; -n sets another limit, "
+                 "--context-shift sets none]");
     } else if (code == APP_OK && strncmp(job->c.last.ended, "stopped", 7) == 0) {
         app_note("[%s]", job->c.last.ended);
     }
@@ -324,6 +334,21 @@ static int talk(chat_job *job) {
     return out_failed() ? APP_FAILURE : code;
 }
 
+/* A model without a template has most often not learned to answer. */
+static void note_base_model(const chat_job *job) {
+    if (strcmp(gw_chat_name(job->c.chat), "plain") != 0 || job->o->chat_template != NULL) {
+        return;
+    }
+    if (job->o->model == NULL) {
+        app_note("The built-in model tells stories and cannot talk: give it a beginning, such as "
+                 "\"Once there was a crane\". -m MODEL is one of yours that can.");
+    } else {
+        app_note("The model has no chat template: most likely it is a base model, which goes on "
+                 "with a text and does not follow instructions ('godwit run'; --chat-template "
+                 "names a form).");
+    }
+}
+
 static int start(chat_job *job) {
     conversation *c = &job->c;
     int code = conversation_open(c, job->o);
@@ -334,6 +359,7 @@ static int start(chat_job *job) {
              c->g.info.device, c->n_ctx);
     app_note("template %s (%s); /help lists the commands", gw_chat_name(c->chat),
              gw_chat_origin(c->chat));
+    note_base_model(job);
     job->lines = lines_open("chat_history");
     if (job->lines == NULL) {
         return APP_FAILURE;
@@ -386,7 +412,8 @@ const app_command command_chat = {
         "commands: /reset, /system, /save, /load, /tools, /stats, /exit. Ctrl-C stops an answer "
         "and keeps\n"
         "what there is of it. A message never becomes a special token, whatever it spells. Only\n"
-        "what is new in a turn is evaluated.\n",
+        "what is new in a turn is evaluated. When the context is full the oldest messages are\n"
+        "forgotten (--no-context-shift: that is an error).\n",
     .examples = "  godwit chat\n"
                 "  godwit chat -m model.gguf --system \"Answer in one sentence.\" --temp 0.7\n"
                 "  echo \"Who are you?\" | godwit chat -m model.gguf --chat-template chatml -q\n",

@@ -75,6 +75,6 @@ int manual_write(const char *what, const char *shell);
 extern const app_command command_run, command_bench, command_perplexity, command_logits,
     command_tokenize, command_devices, command_chat, command_inspect, command_doctor, command_plan,
     command_embed, command_rerank, command_template, command_serve, command_evaluate,
-    command_quantize, command_calibrate;
+    command_quantize, command_calibrate, command_pull, command_ls, command_rm;
 
 #endif

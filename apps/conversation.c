@@ -22,6 +22,8 @@ static int open_parts(conversation *c) {
         return code;
     }
     c->n_ctx = (size_t)generator_n_ctx(g);
+    g->limit =
+        g->shifts && !g->o->context_shift ? (int32_t)c->n_ctx : 0; /* nobody asked for more */
     code = app_open_session(g->o, g->model, (int32_t)c->n_ctx, g->o->batch, &g->session);
     if (code != APP_OK) {
         return code;
@@ -31,7 +33,7 @@ static int open_parts(conversation *c) {
 }
 
 int conversation_open(conversation *c, const app_options *o) {
-    *c = (conversation){.g = {.o = o, .pending = -1}, .stale = 1};
+    *c = (conversation){.g = {.o = o, .pending = -1, .shifts = !o->no_context_shift}, .stale = 1};
     const app_need need = {.n_ctx = o->n_ctx < 0 ? -4096 : o->n_ctx, .batch = o->batch};
     int code = app_open_model(o, o->model, o->threads, &need, &c->g.model);
     if (code != APP_OK) {
@@ -245,12 +247,12 @@ static int forget_oldest(conversation *c) {
     return 1;
 }
 
-/* The same, with room for an answer: with --context-shift the oldest messages go, down to three
- * quarters of the context. */
+/* The same, with room for an answer: without --no-context-shift the oldest messages go, down to
+ * three quarters of the context. */
 static gw_status wanted_and_fitting(conversation *c, int32_t **ids, size_t *n) {
     size_t limit = c->n_ctx, before = c->forgotten;
     gw_status status = wanted(c, ids, n);
-    while (status == GW_OK && *n >= limit && c->g.o->context_shift && forget_oldest(c)) {
+    while (status == GW_OK && *n >= limit && !c->g.o->no_context_shift && forget_oldest(c)) {
         limit = c->n_ctx / 4 * 3;
         gw_free(*ids);
         *ids = NULL;
@@ -336,10 +338,11 @@ static int stop_here(conversation *c) {
 /* Tokens until the answer ends; APP_FAILURE when that is an error, and Ctrl-C is none. */
 static int generate(conversation *c) {
     app_generator *g = &c->g;
-    int32_t limit = g->o->n_predict;
+    int whole = g->o->n_predict < 0 && g->limit > 0;
+    int32_t limit = whole ? g->limit : g->o->n_predict;
     double start = app_seconds(), first = 0;
     int code = APP_OK, end = 0;
-    c->last.ended = "as long as asked for";
+    c->last.ended = whole ? "as long as the context" : "as long as asked for";
     while (code == APP_OK && !end && (limit < 0 || c->last.written < limit)) {
         size_t most = limit < 0 ? SIZE_MAX : (size_t)(limit - c->last.written);
         int32_t shifted = g->shifted;
@@ -354,7 +357,10 @@ static int generate(conversation *c) {
             time_piece(c, start, &first);
             code = take_piece(c, &piece, &end);
         } else if (status == GW_OK) {
-            c->last.ended = strcmp(g->ended, "end of text") == 0 ? "end of the answer" : g->ended;
+            int cut = whole && strcmp(g->ended, "as long as asked for") == 0;
+            c->last.ended = strcmp(g->ended, "end of text") == 0 ? "end of the answer"
+                            : cut                                ? c->last.ended
+                                                                 : g->ended;
             end = 1;
         }
         if (!end && (status == GW_OK || status == GW_E_CANCELLED) && signals_take_interrupt()) {
@@ -395,8 +401,13 @@ static int settle(conversation *c) {
 }
 
 static int context_full(const conversation *c, size_t n) {
+    if (!c->g.o->no_context_shift) {
+        app_error("the message needs %zu tokens, context is %zu: make it shorter, -c sets the size",
+                  n + 1, c->n_ctx);
+        return APP_FAILURE;
+    }
     app_error("the conversation needs %zu tokens, context is %zu: /reset begins a new one, -c sets "
-              "the size, --context-shift forgets the oldest messages",
+              "the size, without --no-context-shift the oldest messages are forgotten",
               n + 1, c->n_ctx);
     return APP_FAILURE;
 }
@@ -454,7 +465,7 @@ static int take_turn(conversation *c, int *begun) {
     int code;
     *begun = 0;
     c->last = (chat_turn){0};
-    gw_status status = c->g.o->context_shift ? find_fixed_part(c) : GW_OK;
+    gw_status status = c->g.shifts ? find_fixed_part(c) : GW_OK;
     if (status == GW_OK) {
         status = wanted_and_fitting(c, &ids, &n);
     }

@@ -3,6 +3,7 @@
 
 #include "apps/common.h"
 #include "apps/output.h"
+#include "apps/roof.h"
 
 enum { ROWS = 32 };
 
@@ -30,10 +31,14 @@ static int run_devices(const app_options *o) {
                   rows[i].detail);
     }
     for (size_t i = 0; o->measure && i < n && out_flush() == 0; i++) {
-        gw_roof roof;
-        gw_status status = gw_measure_roof(rows[i].id, o->threads, &roof);
+        gw_roof roof, now;
+        gw_status status = roof_of_device(rows[i].id, o->threads, 1, &roof, &now);
         if (status == GW_OK) {
             print_roof(rows[i].id, &roof, i == 0);
+            if (now.read_gbps < 0.85 * roof.read_gbps) {
+                app_note("%s: %.2f GB/s just now, less than it can do: something else is running",
+                         rows[i].id, now.read_gbps);
+            }
         } else {
             code = app_fail(status); /* the others may still do */
         }
@@ -47,7 +52,9 @@ const app_command command_devices = {
     .usage = "[--measure] [OPTIONS]",
     .summary = "what can compute on this machine",
     .detail =
-        "Lists the names that --device takes, with their instruction set, threads and memory.\n",
+        "Lists the names that --device takes, with their instruction set, threads and memory.\n"
+        "--measure: the speed of memory and arithmetic, the best of all measurements so far, as\n"
+        "'godwit plan' and 'godwit doctor' name it.\n",
     .examples = "  godwit devices\n  godwit devices --measure -t 2\n",
     .run = run_devices,
 };

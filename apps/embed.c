@@ -5,7 +5,7 @@
 
 #include "apps/encode.h"
 #include "apps/output.h"
-#include "apps/sha256.h"
+#include "core/base/sha256.h"
 #include "apps/vectors/ahead.h"
 
 /* ---- given tokens --------------------------------------------------------------------------- */
@@ -127,21 +127,23 @@ static int choose_prefix(embed_job *job) {
 
 static void make_key(embed_job *job) {
     gw_model_info info;
-    sha256 hash;
+    gw_sha256 hash;
+    unsigned char digest[32];
     char hex[65], numbers[128];
     gw_model_describe(job->model, &info);
-    sha256_begin(&hash);
+    gw_sha256_begin(&hash);
     snprintf(numbers, sizeof numbers, "%zu %d %d %d %d %llu %s", job->items.n, (int)job->info.width,
              (int)job->info.pooling, job->info.normalize, job->o->truncate,
              (unsigned long long)info.decode_bytes, job->o->kv_type);
-    sha256_add(&hash, numbers, strlen(numbers) + 1);
-    sha256_add(&hash, info.name, strlen(info.name) + 1);
-    sha256_add(&hash, job->prefix, strlen(job->prefix) + 1);
+    gw_sha256_add(&hash, numbers, strlen(numbers) + 1);
+    gw_sha256_add(&hash, info.name, strlen(info.name) + 1);
+    gw_sha256_add(&hash, job->prefix, strlen(job->prefix) + 1);
     for (size_t i = 0; i < job->items.n; i++) {
-        sha256_add(&hash, &job->items.at[i].bytes, sizeof job->items.at[i].bytes);
-        sha256_add(&hash, job->items.at[i].at, job->items.at[i].bytes);
+        gw_sha256_add(&hash, &job->items.at[i].bytes, sizeof job->items.at[i].bytes);
+        gw_sha256_add(&hash, job->items.at[i].at, job->items.at[i].bytes);
     }
-    sha256_end(&hash, hex);
+    gw_sha256_end(&hash, digest);
+    gw_sha256_hex(digest, hex);
     memcpy(job->key, hex, sizeof job->key);
 }
 

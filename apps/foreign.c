@@ -3,7 +3,9 @@
  * answered with what to use instead. */
 #include "apps/foreign.h"
 
+#include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "apps/common.h"
 
@@ -31,7 +33,6 @@ static const char maps[] = "weights are read where they lie in the file's cache,
                            "option";
 static const char rope[] = "the position scaling of the model's own files is used";
 static const char talk[] = "'godwit chat' talks with a model";
-static const char fetch[] = "models are not downloaded: fetch the .gguf file, then -m FILE";
 
 static const foreign table[] = {
     {"-no-cnv --no-conversation", CMD_RUN, ALONE, TAKEN, ""},
@@ -67,8 +68,8 @@ static const foreign table[] = {
      "--prompt-offload off keeps prompts of layers in main memory there"},
     {"-mg --main-gpu", CMD_MODEL, VALUE, REFUSED,
      "--device names the card, as in --device hip:1 ('godwit devices' lists them)"},
-    {"-hf -hfr --hf-repo -hff --hf-file -mu --model-url -dr --docker-repo", CMD_ALL, VALUE, REFUSED,
-     fetch},
+    {"-dr --docker-repo", CMD_ALL, VALUE, REFUSED, "models of Hugging Face alone: --hf-repo"},
+    {"-hft --hf-token", CMD_ALL, VALUE, REFUSED, "the variable HF_TOKEN, or the hub's token file"},
     {"--lora --lora-scaled --lora-base --control-vector", CMD_MODEL, VALUE, REFUSED,
      "adapters are not supported: merge them into the model first"},
     {"--mmproj -mm --image --audio", CMD_MODEL, VALUE, REFUSED, "models read text alone here"},
@@ -129,6 +130,55 @@ static int has_name(const char *names, const char *name, size_t bytes) {
         if (n == bytes && memcmp(names, name, n) == 0) {
             return 1;
         }
+    }
+    return 0;
+}
+
+/* What other programs call what is done here. */
+static const struct {
+    const char *words, *instead;
+} commands[] = {
+    {"info details", "'godwit inspect MODEL'"},
+    {"generate complete completion cli main continue", "'godwit run -p TEXT'"},
+    {"talk interactive repl", "'godwit chat'"},
+    {"server start daemon api", "'godwit serve'"},
+    {"benchmark llama-bench batched-bench", "'godwit bench'"},
+    {"ppl", "'godwit perplexity -f TEXT'"},
+    {"eval lm-eval", "'godwit evaluate'"},
+    {"embedding embeddings", "'godwit embed'"},
+    {"reranking score", "'godwit rerank'"},
+    {"imatrix", "'godwit calibrate'"},
+    {"detokenize", "'godwit tokenize --decode IDS'"},
+    {"convert import create", "models run as they come: 'godwit run -m FOLDER'; 'godwit quantize' "
+                              "makes smaller ones"},
+    {"gguf gguf-split split merge", "'godwit quantize' writes and joins parts (--split-max-size)"},
+    {"device gpus gpu", "'godwit devices'"},
+    {"check test", "'godwit doctor'"},
+    {"ps stop unload load", "'godwit serve' loads and unloads: --idle-unload, GET /models"},
+    {"estimate fit", "'godwit plan'"},
+    {"login auth", "the variable HF_TOKEN, or the file that 'hf auth login' writes, is read"},
+    {"upgrade update", "the package that it came with is what is updated"},
+};
+
+int foreign_command(const char *word) {
+    size_t n = strlen(word);
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        if (n > 0 && has_name(commands[i].words, word, n)) {
+            app_error("'%s' is no command here: %s", word, commands[i].instead);
+            return 1;
+        }
+    }
+    if (word[0] == '-') {
+        app_error("'%.60s' comes before a command: 'godwit run %.60s ...' or 'godwit chat ...' "
+                  "('godwit --help' lists them)",
+                  word, word);
+        return 1;
+    }
+    if (strchr(word, '/') != NULL || (n > 5 && strcmp(word + n - 5, ".gguf") == 0) ||
+        (n > 0 && access(word, F_OK) == 0)) {
+        app_error("'%.200s' is no command: 'godwit run -m %.200s' or 'godwit chat -m %.200s'", word,
+                  word, word);
+        return 1;
     }
     return 0;
 }

@@ -21,8 +21,9 @@ static int new_writer(app_generator *g, const gw_grammar *grammar, int mid_text)
     const app_options *o = g->o;
     gw_sampler_options sampler;
     sampling_of_options(o, &sampler);
-    int shifts = o->context_shift || g->session == NULL;
-    int32_t room = shifts ? -1 : gw_session_n_ctx(g->session) - g->begin + 1;
+    int shifts = g->shifts || g->session == NULL;
+    int32_t room =
+        shifts ? (g->limit > 0 ? g->limit : -1) : gw_session_n_ctx(g->session) - g->begin + 1;
     int32_t most = o->n_predict >= 0 && (room < 0 || o->n_predict < room) ? o->n_predict : room;
     const gw_writer_options options = {.sampler = &sampler,
                                        .grammar = grammar,
@@ -241,7 +242,7 @@ gw_status generator_next(app_generator *g, size_t most, gw_piece *piece, int *th
             return g->failed;
         }
         size_t held = gw_writer_held(g->writer);
-        int full = is_full(g) && !g->o->context_shift;
+        int full = is_full(g) && !g->shifts;
         if (gw_writer_ended(g->writer, &stop)) {
             g->ended = stop >= 0 ? "stop string" : g->ended[0] != '\0' ? g->ended : "end of text";
             return GW_OK;

@@ -21,6 +21,8 @@ typedef struct app_generator {
     int32_t begin;            /* tokens of the session that were read as a prompt */
     int32_t bans, taken_back; /* how often a banned string came up; tokens that went with them */
     int32_t passes;
+    int shifts;      /* where the context ends, the text goes on without its older half */
+    int32_t limit;   /* most tokens of a text that shifts, though -n names none; 0: no limit */
     int32_t keep;    /* tokens that a context shift leaves alone */
     int32_t shifted; /* tokens that it has dropped */
 } app_generator;

@@ -22,7 +22,8 @@ static size_t left_column(const app_option *row, char *line, size_t capacity) {
         at += n;
     }
     if (row->value != NULL) {
-        used += (size_t)snprintf(line + used, capacity - used, " %s", row->value);
+        used += (size_t)snprintf(line + used, capacity - used,
+                                 row->kind == KIND_MODE ? " [%s]" : " %s", row->value);
     }
     return used;
 }
@@ -72,24 +73,50 @@ static void wrapped(const char *text, size_t used) {
     out_text("\n");
 }
 
-int help_command(const app_command *command) {
-    out_print("godwit %s - %s\n\nusage: godwit %s %s\n\n%s\noptions:\n", command->name,
-              command->summary, command->name, command->usage, command->detail);
+static void print_option(const app_option *row) {
+    char line[512], text[512], ends[128];
+    size_t used = left_column(row, line, sizeof line);
+    limits(row, ends, sizeof ends);
+    snprintf(text, sizeof text, "%s%s", row->help, ends);
+    out_text(line);
+    wrapped(text, used);
+}
+
+/* The most used options, or all of them under the headings of the table. Returns how many are not
+ * shown. */
+static int print_options(const app_command *command, int all) {
+    const char *heading = NULL;
+    int hidden = 0;
     for (const app_option *row = app_option_table; row->names != NULL; row++) {
-        if ((row->commands & command->bit) != 0) {
-            char line[512], text[512], ends[128];
-            size_t used = left_column(row, line, sizeof line);
-            limits(row, ends, sizeof ends);
-            snprintf(text, sizeof text, "%s%s", row->help, ends);
-            out_text(line);
-            wrapped(text, used);
+        if (row->names[0] == '\0') {
+            heading = row->help;
+        } else if ((row->commands & command->bit) != 0 && (all || (row->commands & CMD_BRIEF))) {
+            if (all && heading != NULL) {
+                out_print("\n %s:\n", heading);
+                heading = NULL;
+            }
+            print_option(row);
+        } else {
+            hidden += (row->commands & command->bit) != 0;
         }
     }
-    out_print(
-        "\nAn option can be set by a variable as well: GODWIT_ARG_ and its long name, as in\n"
-        "GODWIT_ARG_THREADS=4 or GODWIT_ARG_QUIET=1. The argument wins. GODWIT_CPU=scalar, avx2,\n"
-        "avx512, vnni, amx or neon caps the instruction set.\n"
-        "\nexamples:\n%s",
-        command->examples);
+    return hidden;
+}
+
+int help_command(const app_command *command, int all) {
+    out_print("godwit %s - %s\n\nusage: godwit %s %s\n\n%s\n%s:\n", command->name, command->summary,
+              command->name, command->usage, command->detail,
+              all ? "options" : "most used options");
+    int hidden = print_options(command, all);
+    if (hidden > 0) {
+        out_print("\n%d more, in groups: godwit %s --help all\n", hidden, command->name);
+    }
+    if (all) {
+        out_text(
+            "\nAn option can be set by a variable as well: GODWIT_ARG_ and its long name, as in\n"
+            "GODWIT_ARG_THREADS=4 or GODWIT_ARG_QUIET=1. The argument wins. GODWIT_CPU=scalar,\n"
+            "avx2, avx512, vnni, amx or neon caps the instruction set.\n");
+    }
+    out_print("\nexamples:\n%s", command->examples);
     return out_close() == 0 ? APP_OK : APP_FAILURE;
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <locale.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,14 +27,34 @@ struct app_lines {
     char *buffer;
     size_t used, capacity, taken;
     int ended;
+    int pasted;   /* the line began with a paste */
+    int marks;    /* the terminal was asked to mark pastes */
+    int in_paste; /* between the marks of a bracketed paste */
 #ifdef GODWIT_LIBEDIT
     EditLine *edit; /* NULL: plain */
     History *history;
     FILE *out;
     char *history_path; /* NULL: not kept */
     wchar_t prompt[64];
+    wchar_t next; /* a character that follows the one handed out; 0: none */
+    char mark[8]; /* bytes behind an escape that were read and not yet handed out */
+    size_t marked, mark_at;
 #endif
 };
+
+/* ---- pastes ---------------------------------------------------------------------------------- */
+
+/* A terminal that was asked to puts these around what is pasted (xterm's bracketed paste). */
+static const char paste_begins[] = "\033[200~", paste_ends[] = "\033[201~";
+enum { PASTE_MARK = sizeof paste_begins - 1 };
+
+static void ask_for_marks(app_lines *l, FILE *out, int on) {
+    if (l->terminal && l->marks != on) {
+        l->marks = on;
+        fputs(on ? "\033[?2004h" : "\033[?2004l", out);
+        fflush(out);
+    }
+}
 
 /* ---- plain lines ----------------------------------------------------------------------------- */
 
@@ -104,16 +125,81 @@ static wchar_t *prompt_of(EditLine *edit) {
     return l->prompt;
 }
 
-/* One character; unlike libedit's own reader it comes back when a signal has been caught. What is
- * not UTF-8 becomes U+FFFD. */
+/* A byte typed, or one read ahead; unlike libedit's own reader it comes back when a signal has been
+ * caught. */
+static ssize_t next_byte(app_lines *l, char *byte) {
+    if (l->mark_at < l->marked) {
+        *byte = l->mark[l->mark_at++];
+        return 1;
+    }
+    return signals_read(STDIN_FILENO, byte, 1);
+}
+
+/* Is there more within the time that a terminal takes for one key? */
+static int more_comes(void) {
+    enum { PATIENCE_MS = 50 };
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    return poll(&in, 1, PATIENCE_MS) == 1;
+}
+
+/* Behind an escape: the mark's other bytes, taken when they are all there, else kept to be handed
+ * out. */
+static int take_mark(app_lines *l, const char *mark) {
+    if (l->mark_at < l->marked) {
+        return 0; /* these were looked at already */
+    }
+    l->marked = l->mark_at = 0;
+    for (size_t i = 1; i < PASTE_MARK; i++) {
+        if (!more_comes() || signals_read(STDIN_FILENO, &l->mark[l->marked], 1) != 1) {
+            return 0;
+        }
+        if (l->mark[l->marked++] != mark[i]) {
+            return 0;
+        }
+    }
+    l->marked = 0;
+    return 1;
+}
+
+static void begin_paste(app_lines *l) {
+    const LineInfo *line = el_line(l->edit);
+    l->in_paste = 1;
+    l->pasted |= line->cursor == line->buffer;
+}
+
+/* What would be a key's command: libedit takes what follows its quote key (Ctrl-V) as text. */
+static int quoted_character(app_lines *l, wchar_t *out) {
+    enum { QUOTE = 22 };
+    l->next = *out == L'\r' ? L'\n' : *out;
+    *out = QUOTE;
+    return 1;
+}
+
+/* One character; what is not UTF-8 becomes U+FFFD. Control characters of a paste come quoted, and a
+ * line end at the end of a paste is only that of a whole line. */
 static int read_character(EditLine *edit, wchar_t *out) {
     mbstate_t state = {0};
-    (void)edit;
+    app_lines *l = NULL;
+    el_get(edit, EL_CLIENTDATA, &l);
+    if (l->next != 0) {
+        *out = l->next;
+        l->next = 0;
+        return 1;
+    }
+    ask_for_marks(l, l->out, 1); /* behind the prompt, and off before the line's end is echoed */
     for (;;) {
         char byte;
-        ssize_t n = signals_read(STDIN_FILENO, &byte, 1);
+        ssize_t n = next_byte(l, &byte);
         if (n <= 0) {
             return (int)n;
+        }
+        if (byte == '\033' && take_mark(l, l->in_paste ? paste_ends : paste_begins)) {
+            if (l->in_paste) {
+                l->in_paste = 0;
+            } else {
+                begin_paste(l);
+            }
+            continue;
         }
         byte = byte == '\0' ? 4 : byte; /* a Ctrl-D typed before libedit had the terminal */
         size_t done = mbrtowc(out, &byte, 1, &state);
@@ -122,6 +208,12 @@ static int read_character(EditLine *edit, wchar_t *out) {
             return 1;
         }
         if (done != (size_t)-2) {
+            if (l->in_paste && (*out < 32 || *out == 127)) {
+                return quoted_character(l, out);
+            }
+            if (*out == L'\r' || *out == L'\n') {
+                ask_for_marks(l, l->out, 0);
+            }
             return 1;
         }
     }
@@ -229,9 +321,11 @@ static app_line read_edited(app_lines *l, const char *prompt, const char **text,
         l->prompt[0] = L'\0';
     }
     out_flush();
+    l->pasted = l->in_paste = 0;
     el_set(l->edit, EL_PREP_TERM, 1); /* el_gets does it only after the prompt: keys typed at once
                                        * would be echoed twice */
     const char *line = el_gets(l->edit, &n);
+    ask_for_marks(l, l->out, 0);
     if (signals_caught() != 0) {
         const LineInfo *info = el_line(l->edit);
         *bytes = (size_t)(info->lastchar - info->buffer);
@@ -294,6 +388,7 @@ void lines_close(app_lines *lines) {
 }
 
 int lines_on_terminal(const app_lines *lines) { return lines->terminal; }
+int lines_pasted(const app_lines *lines) { return lines->pasted; }
 
 app_line lines_read(app_lines *lines, const char *prompt, const char **text, size_t *bytes) {
 #ifdef GODWIT_LIBEDIT

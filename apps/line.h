@@ -20,6 +20,10 @@ app_lines *lines_open(const char *name);
 void lines_close(app_lines *lines); /* saves the history; accepts NULL */
 int lines_on_terminal(const app_lines *lines);
 
+/* Did the line that was read last begin with a paste (bracketed, as terminals mark one)? It then
+ * has all lines of it, and none of them is a command. */
+int lines_pasted(const app_lines *lines);
+
 /* The next line without its newline, valid until the next call; may hold any bytes. The prompt is
  * shown on terminals only. */
 app_line lines_read(app_lines *lines, const char *prompt, const char **text, size_t *bytes);

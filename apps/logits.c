@@ -6,7 +6,7 @@
 #include "apps/beams.h"
 #include "apps/common.h"
 #include "apps/output.h"
-#include "apps/sha256.h"
+#include "core/base/sha256.h"
 #include "apps/signals.h"
 
 typedef struct logits_job {
@@ -16,7 +16,7 @@ typedef struct logits_job {
     const int32_t *ids;
     size_t n;
     int32_t n_vocab;
-    sha256 hash;
+    gw_sha256 hash;
     out_file file;
     int32_t best; /* most probable token after the last row */
     int code;     /* what went wrong inside a row, already reported */
@@ -52,7 +52,7 @@ static int on_row(void *user, size_t row, const float *logits) {
         job->code = APP_FAILURE;
         return 1;
     }
-    sha256_add(&job->hash, logits, bytes);
+    gw_sha256_add(&job->hash, logits, bytes);
     if (job->o->out != NULL && out_file_write(&job->file, logits, bytes) != 0) {
         job->code = APP_FAILURE;
         return 1;
@@ -136,7 +136,7 @@ static int compute(logits_job *job, int width) {
     if (code != APP_OK) {
         return code;
     }
-    sha256_begin(&job->hash);
+    gw_sha256_begin(&job->hash);
     gw_status status = feed(job, width);
     if (job->code != APP_OK) {
         return job->code;
@@ -148,8 +148,10 @@ static int compute(logits_job *job, int width) {
     if (job->o->out != NULL && out_file_commit(&job->file) != 0) {
         return APP_FAILURE;
     }
+    unsigned char digest[32];
     char hex[65];
-    sha256_end(&job->hash, hex);
+    gw_sha256_end(&job->hash, digest);
+    gw_sha256_hex(digest, hex);
     if (taken) { /* standard output is the file */
         fprintf(stderr, "hash: %s\n", hex);
         return APP_OK;

@@ -3,30 +3,22 @@
 #include <string.h>
 
 #include "apps/common.h"
+#include "apps/foreign.h"
+#include "apps/model_name.h"
 #include "apps/options.h"
 #include "apps/output.h"
 #include "apps/signals.h"
 #include "apps/terminal.h"
 #include "include/godwit_hosts.h"
 
-const app_command *const app_commands[] = {&command_run,
-                                           &command_chat,
-                                           &command_serve,
-                                           &command_bench,
-                                           &command_perplexity,
-                                           &command_evaluate,
-                                           &command_logits,
-                                           &command_embed,
-                                           &command_rerank,
-                                           &command_tokenize,
-                                           &command_template,
-                                           &command_inspect,
-                                           &command_quantize,
-                                           &command_calibrate,
-                                           &command_devices,
-                                           &command_doctor,
-                                           &command_plan,
-                                           NULL};
+const app_command *const app_commands[] = {
+    &command_run,      &command_chat,       &command_serve,
+    &command_bench,    &command_perplexity, &command_evaluate,
+    &command_logits,   &command_embed,      &command_rerank,
+    &command_tokenize, &command_template,   &command_inspect,
+    &command_quantize, &command_calibrate,  &command_devices,
+    &command_doctor,   &command_plan,       &command_pull,
+    &command_ls,       &command_rm,         NULL};
 
 static int help_overview(void) {
     out_text("godwit " GW_VERSION " - runs transformer language models\n\n"
@@ -34,12 +26,24 @@ static int help_overview(void) {
     for (size_t i = 0; app_commands[i] != NULL; i++) {
         out_print("  %-12s %s\n", app_commands[i]->name, app_commands[i]->summary);
     }
-    out_text("\n'godwit COMMAND --help' shows the options of a command and examples.\n"
-             "'godwit run' alone tells a story with the built-in model.\n");
+    out_text(
+        "\n'godwit COMMAND --help' shows the options used most and examples, --help all every\n"
+        "option. 'godwit run' alone tells a story with the built-in model; a model of yours is\n"
+        "'godwit chat -m MODEL': a .gguf file, a Hugging Face folder, or USER/REPO there.\n");
     return out_close() == 0 ? APP_OK : APP_FAILURE;
 }
 
 static const app_command *find_command(const char *name) {
+    static const struct {
+        const char *word, *name;
+    } others[] = {{"list", "ls"},
+                  {"show", "inspect"},
+                  {"remove", "rm"},
+                  {"download", "pull"},
+                  {"get", "pull"}};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        name = strcmp(name, others[i].word) == 0 ? others[i].name : name;
+    }
     for (size_t i = 0; app_commands[i] != NULL; i++) {
         if (strcmp(app_commands[i]->name, name) == 0) {
             return app_commands[i];
@@ -49,6 +53,9 @@ static const app_command *find_command(const char *name) {
 }
 
 static int unknown_command(const char *name) {
+    if (foreign_command(name)) {
+        return APP_USAGE;
+    }
     app_nearest nearest = {.word = name};
     for (size_t i = 0; app_commands[i] != NULL; i++) {
         nearest_try(&nearest, app_commands[i]->name, strlen(app_commands[i]->name));
@@ -86,8 +93,8 @@ static int run_command(const app_command *command, int argc, char **argv) {
     app_options options;
     int code = options_parse(&options, command, argc, argv);
     if (code == APP_OK && options.help) {
-        code = help_command(command);
-    } else if (code == APP_OK) {
+        code = help_command(command, options.help == 2);
+    } else if (code == APP_OK && (code = model_names_resolve(&options, command)) == APP_OK) {
         terminal_setup(options.quiet);
         for (size_t i = 0; i < options.notes.n; i++) {
             app_note("%s", options.notes.at[i]);
@@ -108,6 +115,19 @@ static int run_command(const app_command *command, int argc, char **argv) {
     return code;
 }
 
+static int is_word_for_version(const char *name) {
+    static const char *const words[] = {"--version", "-V", "-v", "version"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcmp(name, words[i]) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* godwit help COMMAND [all] */
+static int is_all(int argc, char **argv) { return argc > 3 && strcmp(argv[3], "all") == 0; }
+
 int main(int argc, char **argv) {
     output_setup();
     signals_setup();
@@ -117,7 +137,7 @@ int main(int argc, char **argv) {
         app_error("no command: 'godwit --help' lists them, 'godwit run' tells a story");
         return APP_USAGE;
     }
-    if (strcmp(name, "--version") == 0) {
+    if (is_word_for_version(name)) {
         out_text("godwit " GW_VERSION "\n");
         return out_close() == 0 ? APP_OK : APP_FAILURE;
     }
@@ -133,5 +153,6 @@ int main(int argc, char **argv) {
     if (command == NULL) {
         return unknown_command(is_help ? argv[2] : name);
     }
-    return is_help ? help_command(command) : run_command(command, argc - 2, argv + 2);
+    return is_help ? help_command(command, is_all(argc, argv))
+                   : run_command(command, argc - 2, argv + 2);
 }

@@ -48,6 +48,10 @@ static void quoted(const char *text) {
     }
 }
 
+static int has_choices(const app_option *row) {
+    return row->kind == KIND_CHOICE || row->kind == KIND_MODE;
+}
+
 /* The choices of a row as words: 'a|b' -> 'a b'. */
 static void choices(const app_option *row) {
     for (const char *c = row->value; *c != '\0'; c++) {
@@ -172,7 +176,7 @@ static void all_names(const app_option *row, const char *between) {
 static void bash_command(const app_command *c, int values) {
     const char *name;
     for (const app_option *row = app_option_table; row->names != NULL; row++) {
-        if ((row->commands & c->bit) == 0 || (values && row->kind != KIND_CHOICE)) {
+        if ((row->commands & c->bit) == 0 || (values && !has_choices(row))) {
             continue;
         }
         if (!values) {
@@ -228,7 +232,7 @@ static void zsh_option(const app_option *row) {
             }
         }
         out_text("]");
-        if (row->kind == KIND_CHOICE) {
+        if (has_choices(row)) {
             out_text(":value:(");
             choices(row);
             out_text(")");
@@ -283,7 +287,7 @@ static void fish_option(const app_option *row) {
                               : "-o",
                   (int)n - dashes, name + dashes);
     }
-    if (row->kind == KIND_CHOICE) {
+    if (has_choices(row)) {
         out_text(" -x -a '");
         choices(row);
         out_text("'");

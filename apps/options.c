@@ -269,6 +269,7 @@ static int set_value(app_options *o, const app_option *row, const char *shown, c
     case KIND_TEXTS:
         return add_text(to, text);
     case KIND_CHOICE:
+    case KIND_MODE:
         return set_choice(row, shown, text, to);
     case KIND_BIAS:
         return add_bias(row, shown, text, o);
@@ -382,13 +383,8 @@ static int unknown_option(const app_command *command, const char *name, size_t b
     return APP_USAGE;
 }
 
-/* What can only be meant as a model: a file or folder that is there, or the name of one. */
-static int is_model(const char *word) {
-    size_t n = strlen(word);
-    return access(word, F_OK) == 0 || (n > 5 && strcmp(word + n - 5, ".gguf") == 0);
-}
-
-/* A word that follows no option: the model, once; of commands that take several, each; a type. */
+/* A word that follows no option: the model, once; of commands that take several, each. Those of
+ * quantize are told apart when all are known. */
 static int take_operand(app_options *o, const app_command *command, const char *word,
                         unsigned char *given) {
     const app_option *row =
@@ -396,8 +392,10 @@ static int take_operand(app_options *o, const app_command *command, const char *
             ? find_option(command->bit, command->operand, strlen(command->operand))
             : NULL;
     int used = row != NULL && row->kind == KIND_TEXT && given[row - app_option_table];
-    int any = command->bit == CMD_INSPECT || command->bit == CMD_QUANTIZE;
-    if (row == NULL || used || !(any || is_model(word))) {
+    if (row != NULL && command->bit == CMD_QUANTIZE) {
+        return add_text(&o->words, word);
+    }
+    if (row == NULL || used) {
         app_error("unexpected argument '%.60s': every value follows an option, as in -m PATH or "
                   "-p TEXT",
                   word);
@@ -405,6 +403,52 @@ static int take_operand(app_options *o, const app_command *command, const char *
     }
     given[row - app_option_table] = 1;
     return set_value(o, row, command->operand, word);
+}
+
+static int is_number(const char *word) { return word[strspn(word, "0123456789")] == '\0'; }
+
+/* The words of quantize: TYPE, or IN OUT TYPE of which options gave the first ones, perhaps with a
+ * number of threads behind, as llama-quantize has them. */
+static int place_words(app_options *o, const app_command *command) {
+    const char **at = o->words.at;
+    size_t n = o->words.n, first = 0;
+    if (n == 0) {
+        return 0;
+    }
+    if (n > 1 && is_number(at[n - 1]) && o->threads == 0) {
+        const app_option *row = find_option(command->bit, "--threads", 9);
+        if (set_value(o, row, "the number of threads", at[--n]) != 0) {
+            return APP_USAGE;
+        }
+    }
+    if (n > 1 && o->model == NULL && o->tensors == NULL) {
+        o->model = at[first++];
+    }
+    if (n - first > 1 && o->out == NULL) {
+        o->out = at[first++];
+    }
+    if (n - first != 1 || o->type != NULL) {
+        app_error("unexpected argument '%.60s': godwit quantize IN OUT TYPE, or -m IN -o OUT TYPE",
+                  at[n - 1]);
+        return APP_USAGE;
+    }
+    o->type = at[first];
+    return 0;
+}
+
+/* Is the word behind an option with a mode its value? */
+static int is_mode(const app_option *row, const char *word) {
+    size_t n = strlen(word);
+    for (const char *at = row->value;; at++) {
+        size_t k = strcspn(at, "|");
+        if (k == n && memcmp(at, word, n) == 0) {
+            return 1;
+        }
+        at += k;
+        if (*at == '\0') {
+            return 0;
+        }
+    }
 }
 
 /* One argument and perhaps its value; *i moves on to the last one used. given: by row. */
@@ -431,6 +475,9 @@ static int parse_argument(app_options *o, const app_command *command, int argc, 
             app_error("%s takes no value", shown);
             return APP_USAGE;
         }
+    } else if (value == NULL && row->kind == KIND_MODE &&
+               (*i + 1 >= argc || !is_mode(row, argv[*i + 1]))) {
+        value = "text"; /* the one mode that needs no word */
     } else if (value == NULL) {
         if (*i + 1 >= argc) {
             app_error("%s needs a value: %s", shown, row->value);
@@ -457,7 +504,7 @@ static int parse_all(app_options *o, const app_command *command, int argc, char 
     }
     for (int i = 0; i < argc; i++) { /* help works beside mistakes */
         if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) {
-            o->help = 1;
+            o->help = i + 1 < argc && strcmp(argv[i + 1], "all") == 0 ? 2 : 1;
             return 0;
         }
     }
@@ -469,7 +516,7 @@ static int parse_all(app_options *o, const app_command *command, int argc, char 
             return APP_USAGE;
         }
     }
-    return 0;
+    return place_words(o, command);
 }
 
 int options_parse(app_options *o, const app_command *command, int argc, char **argv) {
@@ -504,6 +551,11 @@ void options_free(app_options *o) {
         free((void *)(uintptr_t)o->notes.at[i]);
     }
     free(o->notes.at);
+    free(o->words.at);
+    for (size_t i = 0; i < o->owned.n; i++) {
+        free((void *)(uintptr_t)o->owned.at[i]);
+    }
+    free(o->owned.at);
     free(o->bias);
     *o = (app_options){0};
 }

@@ -39,7 +39,12 @@ enum {
     CMD_FRAME = CMD_CHAT | CMD_TEMPLATE | CMD_SERVE, /* those that frame conversations */
     /* those that load weights, or would */
     CMD_MODEL = CMD_SAMPLE | CMD_BENCH | CMD_SCORE | CMD_LOGITS | CMD_PLAN | CMD_ENCODE,
-    CMD_ALL = 131071
+    CMD_PULL = 131072,
+    CMD_LS = 262144,
+    CMD_RM = 524288,
+    CMD_HUB = CMD_PULL | CMD_LS | CMD_RM,
+    CMD_ALL = 1048575,
+    CMD_BRIEF = 1 << 30 /* shown by --help; --help all shows every option */
 };
 
 typedef struct app_ints {
@@ -56,6 +61,9 @@ typedef struct app_options {
     /* model */
     const char *model, *weights, *device, *offload_layers, *split, *pretokenizer, *spec;
     const char *split_mode, *groups;
+    const char *hf_repo, *hf_file, *model_url, *revision;
+    int offline;
+    app_texts owned;      /* malloc'd: paths of models that were named otherwise */
     uint64_t vram_budget; /* bytes; 0: what is free */
     const char *prompt_offload;
     int cpu_moe, n_cpu_moe; /* experts of all layers, of the first N, stay with the CPU */
@@ -68,7 +76,7 @@ typedef struct app_options {
     int32_t n_ctx, batch;
     app_ints batch_list;
     const char *kv_type;
-    int context_shift, prompt_cache_ro;
+    int context_shift, no_context_shift, prompt_cache_ro;
     int32_t keep;
     const char *prompt_cache;
     /* text in */
@@ -111,8 +119,9 @@ typedef struct app_options {
     double assume_acceptance;
     /* what is shown */
     app_texts notes; /* of the parser, malloc'd */
-    int quiet, help, no_display_prompt, no_stats;
-    const char *stats;
+    int help;        /* 1: the most used options, 2: all */
+    int quiet, no_display_prompt, no_stats;
+    const char *stats; /* NULL: brief */
     /* bench */
     app_ints n_prompt, n_gen, n_depth, pg, parallel;
     int32_t repetitions;
@@ -139,6 +148,8 @@ typedef struct app_options {
     int json, check_tensors;
     /* devices */
     int measure;
+    /* doctor */
+    int32_t time_limit;
     /* serve */
     const char *host, *client_header, *api_key_file, *log_file, *log_format, *seed_text;
     app_texts api_keys, aliases, cors_origins, allowed_hosts;
@@ -149,6 +160,7 @@ typedef struct app_options {
     /* quantize, calibrate */
     const char *type, *tensors, *xtx, *imatrix, *calibrate, *rule, *order, *tensor_type_file,
         *output_type, *embedding_type, *report;
+    app_texts words; /* that follow no option: IN OUT TYPE */
     app_texts tensor_types, include_weights, exclude_weights, overrides, in_files;
     int gptq, no_gptq, pure, leave_output, allow_requantize, allow_nan, keep_split, dry_run,
         no_fallback, resume, with_output, show;
@@ -170,14 +182,15 @@ typedef enum app_kind {
     KIND_TEXT,   /* const char *                                           */
     KIND_TEXTS,  /* app_texts: may be given several times                  */
     KIND_CHOICE, /* const char *: one of `value`, separated by '|'         */
+    KIND_MODE,   /* the same, or no word of them behind it: "text"         */
     KIND_BIAS    /* gw_logit_bias list: ID=VALUE, may be given repeatedly  */
 } app_kind;
 
 typedef struct app_option {
-    const char *names; /* "-m --model": the first long one is the option's name */
+    const char *names; /* "-m --model": the first long one is the option's name; "": a heading */
     app_kind kind;
-    unsigned commands;
-    size_t offset; /* in app_options */
+    unsigned commands; /* and CMD_BRIEF */
+    size_t offset;     /* in app_options */
     double min, max;
     const char *value;  /* metavar in the help, or the choices */
     const char *preset; /* default, as text; NULL: none */
@@ -204,7 +217,8 @@ void options_free(app_options *o);
 /* A line that is shown when the command begins, unless quiet. 0, or APP_USAGE. */
 int options_note(app_options *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-int help_command(const app_command *command); /* to stdout; returns the exit code */
+/* To stdout; all: every option, in groups. Returns the exit code. */
+int help_command(const app_command *command, int all);
 
 /* The entry of a list nearest to word, or NULL when none is near. Feed candidates one by one. */
 typedef struct app_nearest {

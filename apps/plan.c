@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/caches.h"
 #include "apps/common.h"
 #include "apps/output.h"
+#include "apps/roof.h"
 #include "apps/signals.h"
 
 /* ---- markdown -------------------------------------------------------------------------------- */
@@ -17,20 +19,41 @@ static int is_chosen(const gw_forecast *f, size_t d) {
     return row->use[d].layers > 0 || row->use[d].head;
 }
 
-static void print_devices(const gw_forecast *f) {
+/* How fast weights are read: from memory at the speed that `devices --measure` names, or at that of
+ * the caches that hold them. */
+static void reading(const gw_forecast *f, size_t d, const gw_roof *roof, char text[64]) {
+    uint64_t weights = 0;
+    for (size_t i = 0; i < f->n_rows; i++) {
+        weights = f->rows[i].use[d].weights > weights ? f->rows[i].use[d].weights : weights;
+    }
+    if (strcmp(f->devices[d].id, "cpu") == 0 && weights <= cache_bytes()) {
+        snprintf(text, 64, "its caches hold them");
+    } else if (roof->read_gbps > 0) {
+        snprintf(text, 64, "%.0f%% of %.2f GB/s",
+                 f->read_gbps[d] < roof->read_gbps ? 100 * f->read_gbps[d] / roof->read_gbps : 100,
+                 roof->read_gbps);
+    } else {
+        snprintf(text, 64, "%.1f GB/s", f->read_gbps[d]);
+    }
+}
+
+static void print_devices(const gw_forecast *f, int threads) {
     out_print("%s: %d layers, a context of %d tokens, prompts of %d\n\n", f->name, (int)f->n_layers,
               (int)f->n_ctx, (int)f->chunk);
     out_text("| device | name | may use | reads weights | hidden state there and back |\n"
              "|---|---|---:|---:|---:|\n");
     int disturbed = 0;
     for (size_t d = 0; d < f->n_devices; d++) {
-        char room[32], send[32] = "";
+        char room[32], send[32] = "", speed[64];
+        gw_roof roof = {0};
+        int cpu = strcmp(f->devices[d].id, "cpu") == 0; /* its threads alone are an option */
+        (void)roof_of_device(f->devices[d].id, cpu ? threads : 0, 0, &roof, NULL);
+        reading(f, d, &roof, speed);
         if (d > 0) {
             snprintf(send, sizeof send, "%.0f us", f->send_us[d]);
         }
-        out_print("| %s%s | %s | %s | %.1f GB/s%s | %s |\n", is_chosen(f, d) ? "* " : "",
-                  f->devices[d].id, f->devices[d].name,
-                  f->room[d] > 0 ? app_bytes(f->room[d], room) : "?", f->read_gbps[d],
+        out_print("| %s%s | %s | %s | %s%s | %s |\n", is_chosen(f, d) ? "* " : "", f->devices[d].id,
+                  f->devices[d].name, f->room[d] > 0 ? app_bytes(f->room[d], room) : "?", speed,
                   f->disturbed[d] ? " (disturbed)" : "", send);
         disturbed |= f->disturbed[d];
     }
@@ -170,7 +193,7 @@ static int run_plan(const app_options *o) {
     } else if (strcmp(o->format, "json") == 0) {
         code = print_json(f);
     } else {
-        print_devices(f);
+        print_devices(f, o->threads);
         print_table(f);
         print_predictor(o->model);
     }

@@ -175,7 +175,7 @@ static int run_quantize(const app_options *o) {
 const app_command command_quantize = {
     .name = "quantize",
     .bit = CMD_QUANTIZE,
-    .usage = "-m MODEL -o OUT TYPE [OPTIONS]",
+    .usage = "IN OUT TYPE | -m MODEL -o OUT TYPE [OPTIONS]",
     .summary = "make a smaller model",
     .detail =
         "Makes a GGUF file of the given type out of a model, tensor by tensor, whatever its size.\n"

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "apps/beams.h"
+#include "apps/caches.h"
 #include "apps/common.h"
 #include "apps/generate.h"
 #include "apps/output.h"
@@ -313,6 +314,31 @@ static double measured_gbps(const run_job *job) {
     return gw_model_measure_roof(job->g.model, &roof) == GW_OK ? roof.read_gbps : 0;
 }
 
+/* A share of the bandwidth is one only where every token reads the weights from memory, and where
+ * the memory was as fast during the text as it is now. */
+static void memory_note(const run_job *job, double gbps) {
+    char size[32];
+    uint64_t caches = cache_bytes();
+    int on_cpu = strncmp(job->g.info.device, "cpu", 3) == 0;
+    if (on_cpu && job->g.info.decode_bytes <= caches) {
+        app_note(
+            "memory  the weights fit the processor's caches (%s): their speed is no measure of "
+            "the memory's",
+            app_bytes(caches, size));
+        return;
+    }
+    double roof = measured_gbps(job);
+    if (roof > 0 && gbps > roof) {
+        app_note(
+            "memory  %.2f GB/s read bandwidth measured now, less than the text read: something "
+            "else is running, or caches hold a part of the weights",
+            roof);
+    } else if (roof > 0) {
+        app_note("memory  %.2f GB/s read bandwidth measured now: MBU %.0f%%", roof,
+                 100 * gbps / roof);
+    }
+}
+
 static void summary(const run_job *job) {
     const gw_model_info *info = &job->g.info;
     char size[32];
@@ -342,10 +368,16 @@ static void summary(const run_job *job) {
     if (job->g.draft.drafter != NULL) {
         draft_note(job->o, &job->g.draft);
     }
-    double roof = measured_gbps(job);
-    if (roof > 0) {
-        app_note("memory  %.2f GB/s read bandwidth measured now: MBU %.0f%%", roof,
-                 100 * gbps / roof);
+    if (job->o->stats != NULL) {
+        memory_note(job, gbps);
+    }
+    if (job->o->model == NULL) {
+        app_note("\nThe built-in model has 21 million parameters: it tells children's stories and "
+                 "cannot chat. Next:\n"
+                 "  godwit run -p \"The old king\"                 another story\n"
+                 "  godwit chat -m MODEL                          talk with a model of yours: a "
+                 ".gguf file or a folder\n"
+                 "  godwit --help                                 all commands");
     }
 }
 
@@ -400,6 +432,7 @@ static int run_beams(run_job *job) {
 static int run_run(const app_options *o) {
     run_job job = {.o = o, .started = app_seconds(), .ended = "nothing was generated"};
     job.g.o = o;
+    job.g.shifts = o->context_shift && !o->no_context_shift;
     const app_need need = {.n_ctx = o->n_ctx < 0 ? -4096 : o->n_ctx, .batch = o->batch};
     int beams = 0, code = beams_check(o, &beams);
     code = code == APP_OK ? app_open_model(o, o->model, o->threads, &need, &job.g.model) : code;
@@ -434,7 +467,7 @@ static int run_run(const app_options *o) {
         out_flush();
         code = code == APP_OK ? finish : code;
         if (!o->no_stats && !terminal_quiet() && !out_failed()) {
-            if (strcmp(o->stats, "json") == 0) {
+            if (o->stats != NULL && strcmp(o->stats, "json") == 0) {
                 snprintf(job.seed_text, sizeof job.seed_text, "%" PRIu64, o->seed);
                 summary_json(&job);
             } else {
@@ -456,11 +489,12 @@ const app_command command_run = {
     .summary = "continue a text",
     .detail =
         "Prints the prompt and its continuation on stdout as it comes, everything else on stderr:\n"
-        "a summary with load time, time to first token, speeds, the weight bytes read per second\n"
-        "(GB/s) and their share of the read bandwidth (MBU), which takes a second to measure "
-        "after\n"
-        "the text (--no-stats or --quiet leave it out). The prompt is that of -p, -f or what\n"
-        "comes down a pipe; without any a story begins with \"Once upon a time\". One line end at "
+        "a summary with load time, time to first token, speeds and the weight bytes read per "
+        "second\n"
+        "(--no-stats or --quiet leave it out; --stats measures the memory, too, and shows the "
+        "share\n"
+        "of its bandwidth that was used, MBU). The prompt is that of -p, -f or what comes down a\n"
+        "pipe; without any a story begins with \"Once upon a time\". One line end at "
         "the\n"
         "end of a file is dropped. The same model, prompt, seed and options give the same text.\n"
         "Ctrl-C ends the text and shows the summary.\n",

@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/asked.h"
 #include "core/plan/backend.h"
 #include "core/tensor/sample.h"
+#include "include/godwit_bind.h"
 
 /* DISTINCT: so many rows of weights differ, then they repeat. A prime: no tile of rows begins twice
  * with the same one. */
@@ -758,7 +760,7 @@ static gw_status run_kernel(setup *s, const gw_kernel *kernel, result *r) {
     if (status == GW_OK) {
         status = s->backend->wait(s->device);
     }
-    s->backend->thaw(segment);
+    s->backend->segment_free(segment);
     return status == GW_OK ? fetch(s, r) : status;
 }
 
@@ -793,6 +795,7 @@ static gw_status run_scalar(const self_case *c, const gw_backend *cpu, struct gw
 
 typedef struct subject {
     const gw_backend *backend;
+    const char *id;
     struct gw_device *device;
     gw_kernel_check *checks; /* one per kernel */
     size_t n;
@@ -857,7 +860,7 @@ static gw_status announce_case(subject *t, const self_case *c) {
             s.node.kernel = &kernels[i];
             if (gw_kernel_takes(&kernels[i], &s.node, t->device) &&
                 t->backend->freeze(t->device, &s.node, 1, c->n + SPARE, &segment) == GW_OK) {
-                t->backend->thaw(segment);
+                t->backend->segment_free(segment);
             }
         }
         close_case(&s);
@@ -866,7 +869,14 @@ static gw_status announce_case(subject *t, const self_case *c) {
     return GW_OK;
 }
 
-static gw_status check_device(subject *t, const result *wants) {
+/* Said before each case; GW_E_CANCELLED when no more are wanted. */
+static gw_status before_case(const subject *t, int i, gw_check_fn report, void *user) {
+    gw_kernel_check step = {.kernel = "", .device = t->id};
+    snprintf(step.fault, sizeof step.fault, "case %d of %d", i + 1, (int)CASES);
+    return report(user, &step) == 0 ? GW_OK : gw_fail(GW_E_CANCELLED, "self-test", "stopped");
+}
+
+static gw_status check_device(subject *t, const result *wants, gw_check_fn report, void *user) {
     size_t n;
     const gw_kernel *kernels = t->backend->kernels(t->device, &n);
     t->checks = calloc(n + 1, sizeof *t->checks);
@@ -876,7 +886,7 @@ static gw_status check_device(subject *t, const result *wants) {
     t->n = n;
     for (size_t i = 0; i < n; i++) {
         t->checks[i].kernel = kernels[i].name;
-        t->checks[i].device = t->backend->name;
+        t->checks[i].device = t->id;
     }
     for (int i = 0; i < CASES && t->backend->ready != NULL; i++) {
         self_case c = case_at(i);
@@ -884,22 +894,28 @@ static gw_status check_device(subject *t, const result *wants) {
     }
     for (int i = 0; i < CASES; i++) {
         self_case c = case_at(i);
+        GW_TRY(before_case(t, i, report, user));
         GW_TRY(check_case(t, &c, &wants[i]));
     }
     return GW_OK;
 }
 
-static gw_status check_backend(const gw_backend *b, int threads, const result *wants,
-                               gw_check_fn report, void *user) {
+static gw_status check_backend(const gw_backend *b, const char *devices, int threads,
+                               const result *wants, gw_check_fn report, void *user) {
     for (int i = 0; i < b->device_count(); i++) {
         gw_device_options options = {.threads = threads};
-        subject t = {.backend = b};
+        gw_device_info info;
+        b->describe(NULL, i, &info);
+        if (!gw_is_asked(b, i, info.id, devices)) {
+            continue;
+        }
+        subject t = {.backend = b, .id = b->name};
         gw_kernel_check fault = {.kernel = "", .device = b->name, .cases = 1, .failed = 1};
         gw_status status = b->open(i, &options, &t.device);
         if (status == GW_OK) {
-            status = check_device(&t, wants);
+            status = check_device(&t, wants, report, user);
         }
-        int stop = 0;
+        int stop = status == GW_E_CANCELLED;
         for (size_t k = 0; k < t.n && !stop; k++) {
             stop = report(user, &t.checks[k]);
         }
@@ -927,7 +943,7 @@ static const gw_backend *find_cpu(void) {
     return NULL;
 }
 
-gw_status gw_self_test(int threads, gw_check_fn report, void *user) {
+gw_status gw_self_test_of(const char *devices, int threads, gw_check_fn report, void *user) {
     const gw_backend *cpu = find_cpu();
     struct gw_device *device = NULL;
     gw_device_options options = {.threads = threads};
@@ -948,7 +964,7 @@ gw_status gw_self_test(int threads, gw_check_fn report, void *user) {
     }
     for (size_t i = 0; gw_backends[i] != NULL && status == GW_OK; i++) {
         if (strcmp(gw_backends[i]->name, "ref") != 0) {
-            status = check_backend(gw_backends[i], threads, wants, report, user);
+            status = check_backend(gw_backends[i], devices, threads, wants, report, user);
         }
     }
     for (int i = 0; i < CASES; i++) {
@@ -956,4 +972,21 @@ gw_status gw_self_test(int threads, gw_check_fn report, void *user) {
     }
     free(wants);
     return status;
+}
+
+/* Reports of kernels and devices alone. */
+typedef struct plain_report {
+    gw_check_fn report;
+    void *user;
+} plain_report;
+
+static int without_steps(void *user, const gw_kernel_check *check) {
+    const plain_report *to = user;
+    int is_step = check->kernel[0] == '\0' && check->failed == 0;
+    return is_step ? 0 : to->report(to->user, check);
+}
+
+gw_status gw_self_test(int threads, gw_check_fn report, void *user) {
+    plain_report to = {report, user};
+    return gw_self_test_of("all", threads, without_steps, &to);
 }

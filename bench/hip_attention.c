@@ -159,7 +159,7 @@ static double time_layer(rig *r, int rows, int layers) {
         double each = (now() - start) / PASSES / layers;
         best = t > 0 && each < best ? each : best; /* the first one warms up */
     }
-    r->backend->thaw(segment);
+    r->backend->segment_free(segment);
     return best;
 }
 
@@ -171,7 +171,7 @@ static void *result(rig *r, const shape *s, int context) {
     must(r->backend->run(segment, &step), "run");
     must(r->backend->wait(r->device), "wait");
     must(r->backend->read(r->out.buf, 0, out, bytes_of(&r->out)), "read");
-    r->backend->thaw(segment);
+    r->backend->segment_free(segment);
     tear_down(r, s, 1);
     return out;
 }

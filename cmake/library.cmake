@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 
 # ---- the shared library: the objects of the static one, and a list of what may be seen -----------
 set(HEADERS include/godwit.h include/godwit_beam.h include/godwit_encoder.h
-            include/godwit_cards.h include/godwit_hosts.h include/godwit_quantize.h
+            include/godwit_bind.h include/godwit_cards.h include/godwit_hosts.h include/godwit_quantize.h
             include/godwit_writer.h)
 set(header "")
 foreach(name ${HEADERS})
@@ -115,6 +115,6 @@ set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "transformer language models, shared lib
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libgodwit-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${LIBRARY_PACKAGE} (= ${PROJECT_VERSION}-1), \
-libjansson-dev, libpcre2-dev, libutf8proc-dev")
+libjansson-dev, libpcre2-dev, libutf8proc-dev, libjpeg62-turbo-dev, libpng-dev, libwebp-dev")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "transformer language models, header and static library\n${about}")
 include(CPack)

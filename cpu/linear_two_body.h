@@ -8,7 +8,8 @@
  */
 #if V_GROUP > 1
 
-/* Loads behind it stay behind it: some prefetchers follow one that goes up only. */
+/* Compiler barrier, so that loads stay in order: some prefetchers follow ascending addresses only.
+ */
 #define V_IN_ORDER() __asm__ volatile("" ::: "memory")
 
 /* acc += the terms of blocks sub and sub + 1 of a group, or of two groups of one block. */

@@ -71,7 +71,7 @@ static inline int again(int v) {
 #define TEAMS (GROUP / TEAM)
 
 /* A kernel, or an op of the one kernel that does a whole step (walk.cl). LOCALS lists its local
- * memory as X(type, name, count); AWAIT: from here on it reads what launches before it wrote. */
+ * memory as X(type, name, count); AWAIT: barrier; results of earlier launches are visible after. */
 #ifndef WALK
 #define KERNEL(size) __kernel __attribute__((reqd_work_group_size(size, 1, 1))) OF_TEAMS void
 #define KERNEL_OF_ANY_SIZE __kernel void

@@ -6,6 +6,7 @@ import re
 import tree
 
 BELOW = {"include": [], "core/base": ["include"]}
+BELOW["core/image"] = BELOW["core/base"] + ["core/base"]
 BELOW["core/tensor"] = BELOW["core/base"] + ["core/base"]
 BELOW["core/plan"] = BELOW["core/tensor"] + ["core/tensor"]
 BELOW["core/text"] = BELOW["core/plan"] + ["core/plan"]
@@ -14,7 +15,7 @@ BELOW["core/text/grammar"] = BELOW["core/text/tokens"] + ["core/text/tokens"]
 BELOW["core/text/template"] = BELOW["core/text"] + ["core/text"]
 BELOW["core/text/chat"] = BELOW["core/text/tokens"] + ["core/text/tokens", "core/text/template"]
 BELOW["core/text/answer"] = BELOW["core/text/grammar"] + ["core/text/grammar"]
-BELOW["core/model"] = BELOW["core/text/grammar"] + ["core/text/grammar", "core/text/chat"]
+BELOW["core/model"] = BELOW["core/text/grammar"] + ["core/text/grammar", "core/text/chat", "core/image"]
 ENGINE = BELOW["core/model"] + ["core/model", "core/text/answer"]
 BELOW["core/engine/sampling"] = ENGINE + ["core/engine/run"]  # a model's vocabulary
 BELOW["core/engine/placing"] = ENGINE + ["core/engine/run"]  # a sample of a model is run and timed
@@ -41,7 +42,8 @@ BELOW["kernels_hip/rows"] = BELOW["kernels_hip"] + ["kernels_hip"]
 BELOW["kernels_hip/attention"] = BELOW["kernels_hip/rows"] + ["kernels_hip/rows"]  # rope
 BELOW["kernels_cl"] = ["core/tensor"]
 BELOW["backends"] = BELOW["core/plan"] + ["core/plan"]
-BELOW["apps"] = ["include", "apps/judge", "apps/vectors"]
+BELOW["apps"] = ["include", "apps/hub", "apps/judge", "apps/vectors"]
+BELOW["apps/hub"] = ["include", "apps"]  # models by name
 BELOW["apps/serve"] = ["include", "apps"]
 BELOW["apps/judge"] = ["include", "apps"]  # tables of evaluate, windows of perplexity
 BELOW["apps/vectors"] = ["include", "apps"]  # tokens beside a card
@@ -55,8 +57,11 @@ EXCEPTIONS = {  # (file, what it includes): why
     ("apps/serve/ask.c", "core/base/json.h"): "integers beyond 64 bits are read in one way",
     **{(f"apps/{name}.c", "core/base/text.h"): "sizes are written for people in one way"
        for name in ("common", )},
+    ("apps/roof.c", "core/base/cache.h"): "one cache folder, with one set of rules",
     **{(f"backends/{card}/memory.c", "backends/load.h"): "rows of a source by all threads, as the CPU's own are"
        for card in ("hip", "opencl")},
+    **{(f"apps/{name}.c", "core/base/sha256.h"): "one SHA-256" for name in ("embed", "logits")},
+    ("apps/hub/digest.h", "core/base/sha256.h"): "one SHA-256",
     ("backends/mpi/device.c", "backends/load.h"): "the same",
     ("backends/open.c", "core/engine/run/model.h"): "the front door hands the backends to the engine",
     **{("backends/quantize.c", f"core/quantize/{name}.h"): "the front door hands it threads, and backends"
@@ -75,7 +80,9 @@ LIBRARIES = [
                "apps/serve", "apps/judge", "apps/vectors", "tests", "bench")),
     (r"event2/", ("apps/serve",)),
     (VENDOR, ("backends/opencl", "kernels_hip", "tests")),
-    (r"jansson\.h$", ("core/base", "core/model", "core/quantize", "core/text", "apps", "tests")),
+    (r"jansson\.h$", ("core/base", "core/image", "core/model", "core/quantize", "core/text", "apps",
+                      "tests")),
+    (r"(jpeglib|jerror|png|webp/[a-z_]+)\.h$", ("core/image", "tests")),
     (r"(pcre2|utf8proc)\.h$", ("core/text", "tests")),
 ]
 

@@ -13,6 +13,9 @@ FUNCTION_LINES, FILE_LINES, COLUMNS = 120, 1000, 100
 MAY_STOP = {  # "file": reason why it may call something of STOPS; empty is the goal
     "core/text/template/memory.c": "longjmp: an error inside a rendering goes back to its one entry, "
                                    "which releases all of it (core/text/template/value.h)",
+    **dict.fromkeys(("core/image/jpeg.c", "core/image/png.c"),
+                    "longjmp: the library's error calls must not return; they go back to the one setjmp "
+                    "of the file, within the call that reads a picture"),
     "backends/mpi/link.c": "kill with signal 0, which asks whether a process is there"}
 # "file:function": reason. A name is the first one behind which a parenthesis stands at the left margin: in
 # templates that of the struct or macro. These of kernels are to be split; no new row without a reason.

@@ -63,7 +63,7 @@ static void table_has_wide_tiles(void **state) {
             glu += c.op == GW_OP_GLU && c.out == GW_FMT_F32;
             act8 += c.op == GW_OP_GLU && c.out == GW_FMT_ACT8;
         }
-        bench.backend->thaw(segment);
+        bench.backend->segment_free(segment);
         oc_close(&s);
     }
     if (device->group && device->driver->emulated) {

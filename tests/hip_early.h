@@ -59,7 +59,7 @@ static void launch_attention(struct gw_device *device, int *absent) {
         early_place = 0;
         assert_int_equal(gw_backend_hip.run(segment, &s.step), GW_OK);
         assert_int_equal(gw_backend_hip.wait(device), GW_OK);
-        gw_backend_hip.thaw(segment);
+        gw_backend_hip.segment_free(segment);
         oc_close(&s);
     }
 }

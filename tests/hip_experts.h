@@ -102,7 +102,7 @@ static void run_experts(op_setup *s, const experts_case *c, gw_node *node) {
             fail_msg("%s", gw_error_text());
         }
     }
-    s->backend->thaw(segment);
+    s->backend->segment_free(segment);
 }
 
 static void check_experts(const op_bench *bench, const experts_case *c) {

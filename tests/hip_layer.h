@@ -130,7 +130,7 @@ static void run_layer(int rows, const gw_backend *backend, struct gw_device *dev
         out[k] = oc_download(&s[k], s[k].node.out, 0, bytes[k]);
         make_plain(s[k].node.out, form[k], out[k]);
     }
-    backend->thaw(segment);
+    backend->segment_free(segment);
     for (int k = 0; k < LAYER; k++) {
         oc_close(&s[k]);
     }
@@ -235,7 +235,7 @@ static void run_readers(const gw_backend *backend, struct gw_device *device, int
         bytes[k] = oc_tensor_bytes(s[k].node.out) + 2 * OC_FENCE;
         out[k] = oc_download(&s[k], s[k].node.out, 0, bytes[k]);
     }
-    backend->thaw(segment);
+    backend->segment_free(segment);
     for (int k = 0; k < READERS; k++) {
         oc_close(&s[k]);
     }

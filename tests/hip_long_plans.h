@@ -67,7 +67,7 @@ static void states_of_long_plans(void **state) {
             fail_msg("%s: %s, not %s", c.why, name, want);
         }
         n++;
-        bench.backend->thaw(segment);
+        bench.backend->segment_free(segment);
         oc_close(&s);
     }
     assert_true(n > 0);

@@ -885,7 +885,7 @@ static void oc_run(op_setup *s, const gw_kernel *kernel, op_result *r) {
     assert_int_equal(s->backend->freeze(s->device, &s->node, 1, rows, &segment), GW_OK);
     assert_int_equal(s->backend->run(segment, &s->step), GW_OK);
     assert_int_equal(s->backend->wait(s->device), GW_OK);
-    s->backend->thaw(segment);
+    s->backend->segment_free(segment);
 
     size_t all = oc_tensor_bytes(s->node.out) + 2 * OC_FENCE;
     unsigned char *out = oc_download(s, s->node.out, 0, all);

@@ -11,6 +11,7 @@ BIN = os.environ.get("GODWIT_BIN", str(ROOT / "build/release/godwit"))
 EMULATOR = os.environ.get("GODWIT_EMULATOR", "").split()
 SHARED = pathlib.Path(os.environ.get("GODWIT_SHARED", ROOT / "../shared"))
 DATA = ROOT / "tests/data"
+NIGHTLY = "GODWIT_NIGHTLY" in os.environ  # tools/test nightly: what repeats a path
 OPENCL_ALL = "GODWIT_OPENCL_ALL" in os.environ  # tools/test opencl-all: every format, width and split
 SANITIZED = pathlib.Path(os.environ.get("GODWIT_BUILD", "")).name == "sanitize"
 SLOW = bool(EMULATOR) or SANITIZED  # arithmetic is 5 to 100 times slower

@@ -42,7 +42,7 @@ class Terminal:
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         os.close(theirs)
-        self.seen = ""
+        self.seen, self.marked = "", False
 
     def type(self, text):
         self.seen = ""
@@ -62,6 +62,8 @@ class Terminal:
                 block = b""
             assert block, f"the program ended before {pattern!r}: {self.seen!r}"
             self.seen += block.decode("utf-8", "replace")
+            self.marked |= "\x1b[?2004h" in self.seen  # asks for marks around pastes: nothing to see
+            self.seen = re.sub(r"\x1b\[\?2004[hl]", "", self.seen)
         return self.seen
 
     def end(self):
@@ -202,9 +204,9 @@ def test_a_slash_can_be_text():
 
 
 def test_full_context():
-    done = chat("The king\n" * 40, "-n", "40", "-c", "128", "-q", check=False)
+    done = chat("The king\n" * 40, "-n", "40", "-c", "128", "-q", "--no-context-shift", check=False)
     assert done.returncode == 1 and "context is 128" in done.stderr and "/reset" in done.stderr
-    cut = chat("The king\n", "-n", "-1", "-c", "64", "--ignore-eos")
+    cut = chat("The king\n", "-n", "-1", "-c", "64", "--ignore-eos", "--no-context-shift")
     assert "context of 64 tokens is full: the answer is cut" in cut.stderr
     assert chat("The king\n/reset\nThe king\n", "-n", "40", "-c", "64", "-q").stdout
 
@@ -380,6 +382,41 @@ def test_no_colour(terminal):
     assert "\033[1;31m" not in t.expect(r"no command(.|\n)*> $")
     t.type("\x04")
     assert t.end() == 0
+
+
+def test_pasted_lines_are_one_message(terminal, tmp_path):
+    """Bracketed paste: line ends, tabs and a slash are text; a slash that was typed is a command."""
+    t = terminal("-n", "2", "-q")
+    t.expect(PROMPT)
+    t.type("x\x7f")
+    t.expect("x")
+    if not t.marked:
+        pytest.skip("SKIP: built without libedit")
+    t.type("\x1b[200~/one\r\ttwo\\\rthree\x1b[201~\r")
+    t.expect(r"\n> $")
+    t.type("plain\r")
+    t.expect(r"\n> $")
+    t.type(f"/save \x1b[200~{tmp_path / 'said.json'}\x1b[201~\r")
+    t.expect(r"\n> $")
+    t.type("\x04")
+    assert t.end() == 0
+    messages = json.loads((tmp_path / "said.json").read_text())["messages"]
+    assert [m["content"] for m in messages if m["role"] == "user"] == ["/one\n\ttwo\\\nthree", "plain"]
+
+
+def test_no_dead_end():
+    """Without -n and --context-shift: an answer is no longer than the context, and the next message
+    is answered; one that cannot fit is refused."""
+    said = chat("Once\nTwice\n" + "many words " * 60 + "\n", "-c", "64", "--ignore-eos", check=False)
+    assert said.stderr.count("as long as the context") == 2 and "the message needs" in said.stderr
+    plain = chat("Once\nTwice\n", "-c", "64", "--ignore-eos", "--no-context-shift", check=False)
+    assert plain.returncode == 1 and "--no-context-shift" in plain.stderr
+
+
+def test_base_model_is_named():
+    assert "cannot talk" in run("chat", "-p", "Hello", "-n", 1, "-t", 1, "--single-turn").stderr
+    assert "does not follow instructions" in chat("Hello\n", "-n", "1").stderr
+    assert "instructions" not in chat("Hello\n", "-n", "1", "--chat-template", "chatml").stderr
 
 
 def test_dumb_terminal(terminal):

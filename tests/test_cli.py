@@ -54,15 +54,23 @@ def test_overview_and_version():
 def test_help(command):
     text = run(command, "--help").stdout
     assert text == run("help", command).stdout == run(command, "-n", "broken", "-h").stdout
-    assert f"usage: godwit {command}" in text and "examples:" in text
-    assert "GODWIT_ARG_" in text and "--quiet" in text
-    assert max(map(len, text.splitlines())) <= 100
+    whole = run(command, "--help", "all").stdout
+    assert whole == run("help", command, "all").stdout
+    for shown in (text, whole):
+        assert f"usage: godwit {command}" in shown and "examples:" in shown and "--quiet" in shown
+        assert max(map(len, shown.splitlines())) <= 100
+    assert "GODWIT_ARG_" in whole
+    hidden = re.search(r"^(\d+) more, in groups: godwit (\w+) --help all$", text, re.M)
+    lines = [[line for line in t.splitlines() if line.startswith("  -")] for t in (text, whole)]
+    assert set(lines[0]) <= set(lines[1]) and len(lines[0]) < 20
+    assert len(lines[1]) - len(lines[0]) == (int(hidden[1]) if hidden else 0)
+    assert hidden is None or hidden[2] == command
     assert "  -m, --model PATH" in text or command in ("devices", "doctor")
 
 
 def test_short_spellings():
     """llama.cpp's short names are there where they make sense."""
-    text = run("run", "--help").stdout
+    text = run("run", "--help", "all").stdout
     for name in "-m -p -f -n -c -b -t -s --temp --top-k --top-p --min-p".split():
         assert re.search(rf"[ ,]{name}[ ,]", text), name
 
@@ -224,9 +232,31 @@ def test_story_without_arguments():
     done = run("run", "-n", "12", "--temp", "0")
     assert done.stdout.startswith("Once upon a time") and done.stdout.endswith("\n")
     assert len(done.stdout) > len("Once upon a time") + 12
-    for words in ("load ", "first token ", "prompt ", "tok/s", "GB/s", "MBU "):
+    for words in ("load ", "first token ", "prompt ", "tok/s", "GB/s", "tells children's stories", "cannot chat"):
         assert words in done.stderr, done.stderr
-    assert "\033" not in done.stderr
+    assert "\033" not in done.stderr and "memory" not in done.stderr
+
+
+@pytest.mark.skipif(SLOW, reason="speed and memory matter here")
+def test_first_text_measures_nothing():
+    """The reading of the memory touches 512 MB and takes seconds: only who asks for it pays."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    peak = subprocess.run([sys.executable, "-c",
+                           "import resource, subprocess, sys; subprocess.run(sys.argv[1:], capture_output=True, "
+                           "check=True); print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)",
+                           *map(str, PROGRAM), "run", "-n", "20", "-t", "1", "--device", "cpu"],
+                          capture_output=True, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert int(peak.stdout) < 60_000  # kB
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 3
+
+
+def test_share_of_the_memory():
+    """Of weights that the caches hold it is none, and it is never above 100%."""
+    said = run("run", "-m", SMALL, "-n", 30, "--stats", "-t", 1).stderr
+    assert "MBU" not in said and "caches" in said
+    assert "MBU" not in run("run", "-m", SMALL, "-n", 30, "-t", 1).stderr
+    assert "memory" in run("run", "-m", SMALL, "-n", 3, "--stats", "text").stderr
 
 
 def test_same_seed_same_text():
@@ -640,7 +670,9 @@ def test_bench_markdown_and_ops():
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:4]]
     assert [row[5] for row in rows] == ["pp8", "tg4"]
     assert all(re.fullmatch(r"[\d.]+ ± [\d.]+", row[6]) for row in rows)
-    assert "int8" in rows[0][8] and "MBU" in rows[1][8]
+    assert "int8" in rows[0][8] and ("MBU" in rows[1][8] or "caches" in rows[1][8])
+    shares = [float(x) for line in lines for x in re.findall(r"MBU ([\d.]+)%|([\d.]+)% read", line) for x in x if x]
+    assert all(x <= 100 for x in shares)
     kernels = [line for line in lines if line.startswith("| cpu.")]
     assert any(".linear." in line for line in kernels) and any("% " in line for line in kernels)
     assert len({line.count("|") for line in kernels}) == 1

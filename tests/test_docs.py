@@ -11,7 +11,7 @@ from program import EMULATOR, ROOT, SLOW, run
 TABLE = (ROOT / "apps/option_table.c").read_text()
 OPTIONS = set(" ".join(re.findall(r'^    \{"(-[^"]*)"', TABLE, re.M)).split())
 COMMANDS = ("run", "chat", "serve", "bench", "perplexity", "evaluate", "logits", "tokenize", "inspect", "quantize", "calibrate", "devices", "doctor",
-            "plan", "embed", "rerank", "template")
+            "plan", "embed", "rerank", "template", "pull", "ls", "rm")
 # cmake, mpirun, program
 OF_OTHERS = {"--help", "--version", "--preset", "--install", "--build", "--target", "--bind-to", "--map-by"}
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(bool(EMULATOR), reason="the words are those of t
 
 
 def help_of(command):
-    return run(command, "--help").stdout
+    return run(command, "--help", "all").stdout
 
 
 def test_overview_names_all_commands():
@@ -37,7 +37,7 @@ def test_help_has_an_example(command):
     assert re.search(rf"^  godwit {command}\b", help_of(command), re.M)
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/performance.md", "docs/chat.md", "docs/gpu.md", "docs/server.md", "docs/hosts.md", "docs/evaluate.md",
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/performance.md", "docs/chat.md", "docs/gpu.md", "docs/server.md", "docs/hosts.md", "docs/pull.md", "docs/evaluate.md",
                                   "docs/howto/option.md", "docs/howto/sampler.md",
                                   "models/README.md"])
 def test_documents(name):

@@ -78,7 +78,7 @@ static gw_status run_trial(trial *t, struct gw_device *device) {
 }
 
 static void end_trial(trial *t) {
-    hip->thaw(t->segment);
+    hip->segment_free(t->segment);
     hip->release(t->table.buf);
     hip->release(t->out.buf);
 }

@@ -193,7 +193,7 @@ static void table_has_forms_of_rows(void **state) {
             padded += strcmp(kernel, "gw_pad") == 0;
             settled += strncmp(kernel, "gw_linear", 9) == 0 && p->settles;
         }
-        bench.backend->thaw(segment);
+        bench.backend->segment_free(segment);
         oc_close(&s);
     }
     if (bench.device->driver->emulated) {
@@ -229,7 +229,7 @@ static void check_pieces(void) {
             fail_msg("%s: %s", c.why, kernel);
         }
         n++;
-        bench.backend->thaw(segment);
+        bench.backend->segment_free(segment);
         oc_close(&s);
     }
     assert_true(n > 0 || !bench.device->driver->emulated);
@@ -686,7 +686,7 @@ static void run_chain(const op_chain *chain, const gw_backend *backend, struct g
             keep(r, CHAIN_KEEPS * i + CHAIN_MOST + 1, last, last->node.in[2], 0);
         }
     }
-    backend->thaw(segment);
+    backend->segment_free(segment);
     r->together = times[lost].calls == 0 && times[lost + 1].calls == 1;
     for (int k = 0; k < n; k++) {
         oc_close(&s[k]);

@@ -3,10 +3,11 @@
 import re
 import shutil
 import subprocess
+import time
 
 import pytest
 
-from program import run
+from program import BIN, EMULATOR, run
 
 TABLE = re.compile(r"^  (-[^ ].*?)(?:  |$)", re.M)
 
@@ -17,7 +18,7 @@ def commands():
 
 def options(command):
     """Every name that --help shows."""
-    text = run(command, "--help").stdout.split("options:\n")[1].split("\nAn option can")[0]
+    text = run(command, "--help", "all").stdout.split("options:\n")[1].split("\nAn option can")[0]
     return {n for line in TABLE.findall(text) for n in re.findall(r"(?<![\w-])--?[a-z][\w-]*", line)}
 
 
@@ -103,12 +104,25 @@ def test_help_refuses_other_words():
 
 def test_doctor():
     done = run("doctor", "-t", "2")
+    assert "looking for devices" in done.stderr and "measuring" in done.stderr and "kernels" in done.stderr
     found = re.search(r"^kernels   cpu: (\d+) of (\d+) give the scalar CPU's bits$", done.stdout, re.M)
     assert found and found[1] == found[2] and int(found[1]) > 20
     assert re.search(r"^speed     reads [\d.]+ GB/s; int8 ", done.stdout, re.M)
     assert re.search(r"^will use  --device ", done.stdout, re.M)
-    odd = run("doctor", "-t", "1", env={"GODWIT_CPU": "scalar", "GODWIT_ARG_TEMP": "0"})
+    odd = run("doctor", "-t", "1", "--device", "cpu", env={"GODWIT_CPU": "scalar", "GODWIT_ARG_TEMP": "0"})
     for words in ("GODWIT_CPU limits the cpu: scalar", "every command: GODWIT_ARG_TEMP=0",
                   "no vector instructions", "see the problems above"):
         assert words in odd.stdout, odd.stdout
     assert run("doctor", env={"GODWIT_CPU": "mmx"}, check=False).returncode != 0
+
+
+def test_doctor_ends_when_told():
+    """At once, and with what is said so far: a signal, and the time limit."""
+    told = subprocess.Popen([*EMULATOR, BIN, "doctor", "-t", "1", "--time", "600"], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+    assert "looking for devices" in told.stderr.readline()
+    told.terminate()
+    start = time.monotonic()
+    assert told.wait(20) == 128 + 15 and time.monotonic() - start < 5
+    told.stdout.close()
+    told.stderr.close()

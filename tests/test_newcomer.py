@@ -66,12 +66,62 @@ def test_taken(options, note):
 
 
 @pytest.mark.parametrize("options,instead", [
-    ("-i", "godwit chat"), ("-cnv", "godwit chat"), ("-hf a/b", "-m FILE"), ("-mg 1", "--device hip:1"),
+    ("-i", "godwit chat"), ("-cnv", "godwit chat"), ("-mg 1", "--device hip:1"),
     ("-sm row", "tensor"), ("--rope-freq-base 1e6", "model's own"), ("--lora x", "merge"), ("--port 80", "server")])
 def test_answered(options, instead):
     done = run("run", "-m", SMALL, *options.split(), check=False)
     assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
     assert instead in done.stderr and "did you mean" not in done.stderr
+
+
+@pytest.mark.parametrize("words,rc,named", [
+    ("run llama3.2", 1, "llama3.2: no such file"), ("run llama3.2:1b -n 1", 1, "no such file"),
+    ("run -m user/repo-GGUF", 1, "HF_HUB_OFFLINE"), ("bench -m user/repo:Q4_K_M", 1, "HF_HUB_OFFLINE"),
+    ("chat -m hf:user/repo -p a", 1, "HF_HUB_OFFLINE"), ("run -hf user/repo", 1, "HF_HUB_OFFLINE"),
+    ("run -m https://example.org/x.gguf", 1, "HF_HUB_OFFLINE"), ("serve -m user/repo", 1, "godwit pull user/repo"), ("run -m ~/x.gguf", 1, "~ was not expanded"),
+    ("-m x.gguf -p hi", 2, "godwit run -m"), ("x.gguf", 2, "godwit run -m x.gguf"), ("info x", 2, "godwit inspect"),
+    ("server -m x", 2, "godwit serve"), ("generate", 2, "godwit run"),
+    ("run --device cuda", 1, "hip:N"), ("run --device cuda:0", 1, "hip:N"), ("run --device CUDA0", 1, "hip:N"),
+    ("run --device gpu", 1, "hip:N"), ("run --device metal", 1, "opencl:N"), ("run --device Vulkan0", 1, "opencl:N"),
+    ("run --device rocm", 1, "AMD cards are hip:N"), ("run --device cpu,cuda", 1, "hip:N")])
+def test_words_of_others(words, rc, named):
+    done = run(*words.split(), check=False, env={"HF_HUB_OFFLINE": "1"})
+    assert done.returncode == rc and done.stdout == "" and done.stderr.count("\n") == 1
+    assert named in done.stderr, done.stderr
+
+
+def test_version_words():
+    want = run("--version").stdout
+    assert want.startswith("godwit ")
+    for word in ("version", "-V", "-v"):
+        assert run(word).stdout == want
+
+
+def test_quantize_by_words(tmp_path):
+    """IN OUT TYPE [THREADS], as llama-quantize has it, and as much of it as options do not give."""
+    source = DATA / "tales-2m-f16.gguf"
+    ways = [(source, tmp_path / "a.gguf", "Q4_0"), (source, tmp_path / "b.gguf", "Q4_0", 2),
+            ("--pure", source, tmp_path / "c.gguf", "Q4_0"), ("-m", source, tmp_path / "d.gguf", "q4_0"),
+            ("-m", source, "-o", tmp_path / "e.gguf", "Q4_0"), ("-o", tmp_path / "f.gguf", source, "Q4_0")]
+    if not source.exists():
+        ways = [("--allow-requantize", *[SMALL if w == source else w for w in way]) for way in ways]
+    for way in ways:
+        run("quantize", *way)
+    assert {p.name for p in tmp_path.iterdir()} >= {c + ".gguf" for c in "abcdef"}
+    assert (tmp_path / "a.gguf").read_bytes() == (tmp_path / "b.gguf").read_bytes()
+    done = run("quantize", SMALL, tmp_path / "x.gguf", "q4_0", "more", check=False)
+    assert done.returncode == 2 and "IN OUT TYPE" in done.stderr
+
+
+@pytest.mark.parametrize("kind,word", [(b"adapter", "adapter"), (b"mmproj", "mmproj"), (b"imatrix", "--imatrix")])
+def test_what_is_no_model(tmp_path, kind, word):
+    def text(key, value):
+        return struct.pack("<Q", len(key)) + key + struct.pack("<IQ", 8, len(value)) + value
+    (tmp_path / "x.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 2) +
+                                      text(b"general.architecture", b"llama") + text(b"general.type", kind))
+    done = run("run", "-m", tmp_path / "x.gguf", "-n", 1, check=False)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "not a model" in done.stderr and word in done.stderr
 
 
 def test_unknown_variables_are_named():

@@ -82,7 +82,7 @@ static gw_status try_node(struct gw_device *device, int64_t rows) {
     }
     s = s == GW_OK ? b->run(segment, &step) : s;
     s = s == GW_OK ? b->wait(device) : s;
-    b->thaw(segment);
+    b->segment_free(segment);
     b->release(w[0].buf);
     b->release(w[1].buf);
     b->release(x.buf);

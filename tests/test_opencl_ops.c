@@ -338,7 +338,7 @@ static void run_chain(const gw_backend *backend, struct gw_device *device, gw_fm
     assert_int_equal(backend->freeze(device, nodes, (size_t)(at - nodes), 1, &segment), GW_OK);
     assert_int_equal(backend->run(segment, &s.step), GW_OK);
     assert_int_equal(backend->wait(device), GW_OK);
-    backend->thaw(segment);
+    backend->segment_free(segment);
     *r = (op_result){.out_bytes = s.out_bytes};
     r->out = oc_download(&s, s.node.out, OC_FENCE, s.out_bytes);
     oc_close(&s);

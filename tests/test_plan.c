@@ -796,7 +796,7 @@ static void test_too_many_launches(void **state) {
         struct gw_segment *segment = NULL;
         gw_status status = d.backend->freeze(d.device, &node, 1, ROWS, &segment);
         assert_int_equal(status, appended <= 4 ? GW_OK : GW_E_OVERFLOW);
-        d.backend->thaw(segment);
+        d.backend->segment_free(segment);
     }
     d.backend->release(in.buf);
     d.backend->release(out.buf);

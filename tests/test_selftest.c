@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "core/plan/backend.h"
+#include "include/godwit_bind.h"
 
 extern const gw_backend gw_backend_cpu;
 
@@ -36,10 +37,15 @@ const gw_backend *const gw_backends[] = {&gw_backend_cpu, &wrong, &shut, NULL};
 typedef struct tally {
     int kernels[3], equal[3], untried[3], faults;
     int stop_after;
+    int steps, stop_at_step;
 } tally;
 
 static int on_check(void *user, const gw_kernel_check *check) {
     tally *t = user;
+    if (check->kernel[0] == '\0' && check->failed == 0) { /* a case begins */
+        t->steps++;
+        return t->stop_at_step > 0 && t->steps == t->stop_at_step;
+    }
     int d = strcmp(check->device, "cpu") == 0 ? 0 : strcmp(check->device, "wrong") == 0 ? 1 : 2;
     t->kernels[d]++;
     t->equal[d] += check->cases > 0 && check->failed == 0;
@@ -93,12 +99,28 @@ static void it_can_be_stopped(void **state) {
     tally t = {.stop_after = 3};
     assert_int_equal(gw_self_test(1, on_check, &t), GW_E_CANCELLED);
     assert_int_equal(t.kernels[0], 3);
+    t = (tally){.stop_at_step = 5};
+    assert_int_equal(gw_self_test_of(NULL, 1, on_check, &t), GW_E_CANCELLED);
+    assert_int_equal(t.steps, 5);
+    assert_int_equal(t.kernels[0], 0);
+}
+
+static void devices_are_chosen(void **state) {
+    (void)state;
+    tally t = {0};
+    assert_int_equal(gw_self_test_of("shut", 1, on_check, &t), GW_OK);
+    assert_int_equal(t.kernels[0] + t.kernels[1], 0);
+    assert_int_equal(t.kernels[2], 1);
+    t = (tally){0};
+    assert_int_equal(gw_self_test_of("opencl:0", 1, on_check, &t), GW_OK);
+    assert_int_equal(t.kernels[0] + t.kernels[1] + t.kernels[2], 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_fault_is_found),
         cmocka_unit_test(it_can_be_stopped),
+        cmocka_unit_test(devices_are_chosen),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

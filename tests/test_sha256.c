@@ -7,17 +7,19 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "apps/sha256.c"
+#include "core/base/sha256.h"
 
 static void check(const char *text, size_t bytes, const char *expected) {
     for (size_t step = 1; step < 200; step = step * 3 + 1) { /* however the stream is cut */
-        sha256 h;
+        gw_sha256 h;
         char hex[65];
-        sha256_begin(&h);
+        unsigned char digest[32];
+        gw_sha256_begin(&h);
         for (size_t at = 0; at < bytes; at += step) {
-            sha256_add(&h, text + at, bytes - at < step ? bytes - at : step);
+            gw_sha256_add(&h, text + at, bytes - at < step ? bytes - at : step);
         }
-        sha256_end(&h, hex);
+        gw_sha256_end(&h, digest);
+        gw_sha256_hex(digest, hex);
         assert_string_equal(hex, expected);
     }
 }
@@ -37,13 +39,15 @@ static void test_standard_examples(void **state) {
 static void test_million_a(void **state) {
     (void)state;
     char block[1000], hex[65];
-    sha256 h;
+    unsigned char digest[32];
+    gw_sha256 h;
     memset(block, 'a', sizeof block);
-    sha256_begin(&h);
+    gw_sha256_begin(&h);
     for (int i = 0; i < 1000; i++) {
-        sha256_add(&h, block, sizeof block);
+        gw_sha256_add(&h, block, sizeof block);
     }
-    sha256_end(&h, hex);
+    gw_sha256_end(&h, digest);
+    gw_sha256_hex(digest, hex);
     assert_string_equal(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 

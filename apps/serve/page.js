@@ -123,12 +123,20 @@ async function connect() {
   await readProps();
 }
 
+/* A model without a chat template goes on with texts; it has not learned to answer. */
+const isBase = () => Boolean(props && props.base_model);
+const hello = () => !isBase() ? "Ask something. The same seed gives the same answer, on every machine."
+  : (props.model_path ? "This model goes on with a text and does not follow instructions: "
+    : "The built-in model tells stories and cannot talk: ") + "give it a beginning, such as “Once there was a crane”.";
+
 async function readProps() {
   const answer = await fetch("props?model=" + encodeURIComponent($("model").value), {headers: headers()});
   props = answer.ok ? await answer.json() : null;
   $("server-about").textContent = props
     ? `${props.model_alias}, ${props.default_generation_settings.n_ctx} tokens for a request; ${props.build_info}`
     : "The model is loaded when it is asked.";
+  $("input").placeholder = isBase() ? "How a story begins" : "Message";
+  if (!path().length) show();
   showGauge();
 }
 
@@ -303,7 +311,7 @@ function statsOf(n) {
     parts.push(`${n.usage.completion_tokens} written`);
   }
   if (n.timings && n.timings.predicted_per_second) parts.push(n.timings.predicted_per_second.toFixed(1) + " tokens/s");
-  if (n.finish === "length") parts.push("cut by the limit of tokens");
+  if (n.finish === "length") parts.push("cut: as long as it may be");
   if (n.stopped) parts.push("stopped");
   if (n.seed != null) parts.push("seed " + n.seed);
   if (n.same != null) parts.push(n.same ? "the same text again ✓" : "not the same text");
@@ -397,7 +405,7 @@ function show() {
   const log = $("log"), shown = path(), keep = atEnd();
   views.clear();
   log.replaceChildren(...(shown.length ? shown.map(messageView)
-    : [make("p", {class: "hello"}, "Ask something. The same seed gives the same answer, on every machine.")]));
+    : [make("p", {class: "hello"}, hello())]));
   if (keep) toEnd();
   $("title").textContent = titleOf(chat);
   document.title = titleOf(chat) + " – godwit";
@@ -477,6 +485,7 @@ function messagesTo(id) {
 function requestOf(messages, seed) {
   const s = chat.settings, r = {model: $("model").value || undefined, messages, stream: true, seed,
     stream_options: {include_usage: true}};
+  if (isBase()) r.max_tokens = Math.min(300, Math.floor(props.default_generation_settings.n_ctx / 3)); // it may never end by itself
   for (const f of fields) if (s[f.name] != null && s[f.name] !== "" && f.name !== "seed")
     r[f.name] = f.list ? s[f.name].split("\\n") : Number(s[f.name]);
   if (s.thinking) r.chat_template_kwargs = {enable_thinking: s.thinking === "on"};
@@ -520,6 +529,21 @@ function take(n, event) {
   if (choice.finish_reason) n.finish = choice.finish_reason;
 }
 
+/* When the conversation is longer than the context its oldest messages are left out, down to the
+ * last one. */
+async function askFitting(request, signal) {
+  for (;;) {
+    const answer = await fetch("v1/chat/completions", {method: "POST", headers: headers(), body: JSON.stringify(request), signal});
+    if (answer.status !== 400) return answer;
+    const said = await answer.clone().json().catch(() => ({}));
+    const first = request.messages.findIndex(m => m.role !== "system"), all = request.messages;
+    if (!said.error || said.error.code !== "context_length_exceeded" || first < 0 || first >= all.length - 1) return answer;
+    let end = first + 1;
+    while (end < all.length - 1 && all[end].role !== "user") end++;
+    request = {...request, messages: [...all.slice(0, first), ...all.slice(end)]};
+  }
+}
+
 async function run(n, request) {
   const abort = new AbortController(), own = chat;
   running = {node: n, abort};
@@ -537,7 +561,7 @@ async function run(n, request) {
   show();
   toEnd();
   try {
-    const answer = await fetch("v1/chat/completions", {method: "POST", headers: headers(), body: JSON.stringify(request), signal: abort.signal});
+    const answer = await askFitting(request, abort.signal);
     if (!answer.ok) throw new Error(await errorOf(answer));
     for await (const event of eventsOf(answer)) {
       take(n, event);

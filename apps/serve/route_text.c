@@ -247,6 +247,10 @@ static void answer_props(conn *c, const char *rest) {
                   spelled(m, gw_token_bos(m->gw)), "eos_token", spelled(m, gw_token_eos(m->gw)),
                   "build_info", "godwit " GW_VERSION, "modalities", "vision", 0, "audio", 0,
                   "n_ctx_train", (int)m->info.n_ctx_train, "is_sleeping", 0);
+    /* it goes on with texts and has not learned to answer: the page offers that */
+    json_object_set_new(
+        all, "base_model",
+        json_boolean(m->chat != NULL && strcmp(gw_chat_name(m->chat), "plain") == 0));
     models_release(s->models, m);
     reply_json(c, 200, all);
 }

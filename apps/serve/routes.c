@@ -187,7 +187,7 @@ void routes_origin(const conn *c, struct evbuffer *out) {
                              "Godwit-Relaxed\r\n");
 }
 
-/* What a browser asks before it asks; never with a key. */
+/* OPTIONS, CORS preflight among them; unauthenticated, as browsers send no key with it. */
 static void answer_options(conn *c) {
     const http_head *head = conn_head(c);
     const char *wanted = http_head_field(head, "Access-Control-Request-Headers");

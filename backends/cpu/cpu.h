@@ -352,7 +352,7 @@ int gw_cpu_attends_by_heads(const gw_cpu_launch *l, const gw_cpu_worker *worker)
 gw_status gw_cpu_freeze(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
                         struct gw_segment **out);
 gw_status gw_cpu_run(struct gw_segment *segment, const gw_step *step);
-void gw_cpu_thaw(struct gw_segment *segment);
+void gw_cpu_segment_free(struct gw_segment *segment);
 void gw_cpu_profile(struct gw_segment *segment, gw_node_time *times);
 
 /* ---- the kernels (rows.c, forms.c, state.c, listed.c, linear.c, experts.c, attention.c), in

@@ -203,11 +203,11 @@ gw_status gw_cpu_freeze(struct gw_device *device, const gw_node *nodes, size_t n
     *out = segment;
     segment = NULL;
 done:
-    gw_cpu_thaw(segment);
+    gw_cpu_segment_free(segment);
     return status;
 }
 
-void gw_cpu_thaw(struct gw_segment *segment) {
+void gw_cpu_segment_free(struct gw_segment *segment) {
     if (segment == NULL) {
         return;
     }

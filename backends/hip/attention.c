@@ -91,8 +91,8 @@ static int joins_pages(const struct gw_segment *segment, const gw_node *node,
     return !d->no_fuse && !d->no_block && p->e % unit == 0 && p->parts.rows == segment->rows;
 }
 
-/* Shared memory of a block: on NVIDIA so many fifths that the blocks of the product that follows
- * have room beside it, and so fetch their first weights meanwhile. */
+/* Shared memory of a block. On NVIDIA it is limited to `fifths` fifths, so that blocks of the next
+ * product can be co-resident and prefetch their first weights. */
 static int room_beside(const struct gw_device *d, int fifths) {
     return d->driver->nvidia ? d->shared_bytes * fifths / 5 : d->shared_bytes * 3 / 4;
 }
@@ -141,8 +141,9 @@ static int stand_alone(const struct gw_segment *segment, size_t front, unsigned 
                                                    known ? before->grid[0] : 0, blocks);
 }
 
-/* May launches of a way follow, for so many pages? All attention of a segment has it, or none;
- * front: the launch whose place they take there, with that of ROPE_KV where they do it too. */
+/* Can variant `way` be recorded, for up to `pages` pages? A variant exists for all attention nodes
+ * of a segment or for none. front: index of the launch that it replaces, together with the launch
+ * of ROPE_KV before that where the variant rotates too. */
 static int takes(struct gw_segment *segment, int way, size_t front, int pages, int first) {
     int *most = &segment->most_pages[way];
     *most = first ? pages : lesser(pages, *most);

@@ -12,9 +12,10 @@ _Static_assert((int)GW_SENDS_CARDS == (int)GW_MAX_CARDS, "as many cards on both 
 
 enum { ALREADY_ENABLED = 704, FINE_GRAINED = 1 };
 
-/* Memory where words of others arrive, of one size on all cards; exchanges of many rows, whose
- * words come without numbers, have memory of their own with flags behind it. Smaller ones stay:
- * graphs hold their addresses, and all cards take the first that is large enough, so the same. */
+/* Receive buffers, one on each card, all of one size. Exchanges of many rows use separate buffers,
+ * followed by flags, since their words carry no sequence number. Outgrown buffers are kept because
+ * captured graphs hold their addresses; every card picks the first that is large enough, hence the
+ * same one. */
 typedef struct arrivals {
     int64_t cell;  /* pairs of a card and half (sends_params.h)                   */
     int64_t flags; /* of many rows: so many of a card and half; else 0, for a word
@@ -392,8 +393,9 @@ static int is_apart(const struct gw_segment *segment, const struct gw_linear_par
     return 1;
 }
 
-/* Does node `front` read nothing of what this exchange writes? Then the exchange waits for nothing
- * but words: those of the others say that they have ended what they were to read. */
+/* Is node `front` independent of what this exchange writes? Then the exchange needs no barrier
+ * against the launch before it: a peer's data word comes only after that peer has finished reading
+ * the buffer. */
 static int is_early(const struct gw_segment *segment, const gw_node *front,
                     const gw_hip_launch *launch, const struct gw_exchange_params *p,
                     const gw_node *node) {

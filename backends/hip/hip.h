@@ -230,9 +230,10 @@ struct gw_segment {
     int node;    /* being recorded */
     gw_op front; /* of the node before it that has launches */
     int is_ready;
-    /* Nodes that are recorded with it; or NULL. norm: made by the product before this one; behind:
-     * this one makes it; rope: of several rows right before it, with a launch of its own; order:
-     * the QUANTIZE that puts x in the order of the product's columns, which the product does. */
+    /* Nodes fused into the one being recorded; or NULL. norm: its input norm, computed by the
+     * previous product's epilogue. behind: the norm that follows it, computed by its own epilogue.
+     * rope: the ROPE_KV of several rows just before it, launched separately. order: a QUANTIZE that
+     * permutes x into the product's column order, which the product does itself. */
     const gw_node *norm, *rope, *behind, *order;
     int most_pages[GW_HIP_ATTEND_KINDS]; /* that a way takes, in all launches; 0: it is not there */
     int attends;                 /* nodes of attention so far */
@@ -267,7 +268,7 @@ struct gw_segment {
         gw_hip_ptr at;
         size_t bytes;
     } moved;
-    struct { /* rows that the last node has left in 16 bits (gw_hip_narrow_to) */
+    struct { /* 16-bit copy of the last node's output (gw_hip_narrow_to) */
         const gw_tensor *of;
         struct gw_narrow_to to;
         gw_hip_ptr at; /* memory for them, used again by every such node */

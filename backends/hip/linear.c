@@ -129,8 +129,8 @@ static int has_variant(const char *const *names, gw_fmt fmt) {
 
 /* ---- products of several nodes --------------------------------------------------------------- */
 
-/* The sigmoid of nodes[0], a product of one matrix, that a MIX alone takes for its gate: it can be
- * made there, and the product leave what it makes in the gate's place. */
+/* Is the sigmoid of nodes[0], a product of one matrix, read by nothing but a MIX, as its gate? Then
+ * the MIX computes the sigmoid, and the product writes to the gate's buffer. */
 static int is_late_gate(const gw_node *nodes, size_t n) {
     const gw_node *act = &nodes[1], *reader = NULL;
     if (n < 2 || act->op != GW_OP_ACT || act->in[0] != nodes[0].out || act->w[0] != NULL ||
@@ -498,8 +498,8 @@ static int strips_of(const gw_tensor *w) {
     return (int)gw_hip_groups((size_t)w->dim[0], GW_STRIP_ROWS);
 }
 
-/* Slots to ask for before x. Beside a launch that leaves room, all: there is time. Else this one
- * begins as that one ends, and x would come behind megabytes of weights. */
+/* Ring slots to prefetch before x is read: all of them if this launch can overlap its predecessor;
+ * few if it cannot, because x would queue after megabytes of weights. */
 static int early_slots(const struct gw_segment *segment, const gw_linear_shape *s) {
     const gw_hip_launch *before = segment->n > 0 ? &segment->launches[segment->n - 1] : NULL;
     unsigned together = s->shared + (before != NULL ? before->shared_bytes : 0);

@@ -55,9 +55,7 @@ static gw_wire message(const struct gw_device *d, gw_mpi_command command) {
     return w;
 }
 
-static gw_status tell(struct gw_device *d, gw_wire *w) {
-    return gw_mpi_send(d->rank, w);
-}
+static gw_status tell(struct gw_device *d, gw_wire *w) { return gw_mpi_send(d->rank, w); }
 
 /* The answer, behind its status, is in d->answer. */
 static gw_status hear(struct gw_device *d) {
@@ -518,9 +516,9 @@ static void profile(struct gw_segment *s, gw_node_time *times) {
     }
 }
 
-static void thaw(struct gw_segment *s) {
+static void segment_free(struct gw_segment *s) {
     if (s != NULL) {
-        gw_wire w = of_segment(s, GW_MPI_THAW);
+        gw_wire w = of_segment(s, GW_MPI_FREE);
         (void)tell(s->device, &w);
         forget_times(s);
         free(s);
@@ -559,6 +557,6 @@ const gw_backend gw_backend_mpi = {.name = "mpi",
                                    .ready = ready,
                                    .run = run,
                                    .wait = wait_for,
-                                   .thaw = thaw,
+                                   .segment_free = segment_free,
                                    .profile = profile,
                                    .roof = roof};

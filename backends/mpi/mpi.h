@@ -141,7 +141,7 @@ typedef enum gw_mpi_command {
     GW_MPI_READY,    /* segment; answer: note                                                   */
     GW_MPI_RUN,      /* segment, step                                                           */
     GW_MPI_WAIT,     /* answer                                                                  */
-    GW_MPI_THAW,     /* segment                                                                 */
+    GW_MPI_FREE,     /* segment                                                                 */
     GW_MPI_PROFILE,  /* segment, on                                                             */
     GW_MPI_TIMES,    /* segment; answer: gw_node_time of its nodes                              */
     GW_MPI_ROOF,     /* answer: gw_roof                                                         */

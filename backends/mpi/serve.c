@@ -151,9 +151,9 @@ static gw_status do_open(held *h) {
     return GW_OK;
 }
 
-static void thaw_one(held *h, frozen *f) {
+static void free_one(held *h, frozen *f) {
     if (f->segment != NULL) {
-        h->backend->thaw(f->segment);
+        h->backend->segment_free(f->segment);
     }
     gw_wire_nodes_free(&f->nodes);
     free(f->times);
@@ -162,7 +162,7 @@ static void thaw_one(held *h, frozen *f) {
 
 static gw_status do_close(held *h) {
     for (size_t i = 0; i < h->segments_room; i++) {
-        thaw_one(h, &h->segment[i]);
+        free_one(h, &h->segment[i]);
     }
     for (size_t i = 0; i < h->buffers_room; i++) {
         if (h->buffer[i] != NULL) {
@@ -412,10 +412,10 @@ static gw_status do_run(held *h) {
     return h->backend->run(f->segment, &serving.step);
 }
 
-static gw_status do_thaw(held *h) {
+static gw_status do_free(held *h) {
     frozen *f = NULL;
     GW_TRY(take_segment(h, &f));
-    thaw_one(h, f);
+    free_one(h, f);
     return GW_OK;
 }
 
@@ -454,7 +454,7 @@ static const row rows[GW_MPI_END] = {
     [GW_MPI_LOAD] = {do_load, 1, 0},         [GW_MPI_CHOOSE] = {do_choose, 1, 0},
     [GW_MPI_FREEZE] = {do_freeze, 1, 0},     [GW_MPI_READY] = {do_ready, 1, 0},
     [GW_MPI_RUN] = {do_run, 0, 0},           [GW_MPI_WAIT] = {do_wait, 1, 0},
-    [GW_MPI_THAW] = {do_thaw, 0, 0},         [GW_MPI_PROFILE] = {do_profile, 0, 0},
+    [GW_MPI_FREE] = {do_free, 0, 0},         [GW_MPI_PROFILE] = {do_profile, 0, 0},
     [GW_MPI_TIMES] = {do_times, 1, 0},       [GW_MPI_ROOF] = {do_roof, 1, 0},
     [GW_MPI_HAND] = {do_hand, 0, 0},         [GW_MPI_ACCEPT] = {do_accept, 0, 0},
 };

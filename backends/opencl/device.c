@@ -16,6 +16,32 @@ enum {
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
+static int is_card(const gw_cl_driver *cl, cl_device_id id) {
+    cl_device_type type = 0;
+    return cl->GetDeviceInfo(id, CL_DEVICE_TYPE, sizeof type, &type, NULL) == CL_SUCCESS &&
+           (type & CL_DEVICE_TYPE_GPU) != 0 && (type & CL_DEVICE_TYPE_CPU) == 0;
+}
+
+/* Graphics cards come first, each kind in the order of the platforms: "opencl" alone is the first.
+ */
+static void cards_first(const gw_cl_driver *cl, cl_platform_id *platforms, cl_device_id *devices,
+                        int n) {
+    for (int i = 0, front = 0; i < n; i++) {
+        int at = i;
+        cl_platform_id platform = platforms[at];
+        cl_device_id device = devices[at];
+        if (!is_card(cl, device)) {
+            continue;
+        }
+        for (; at > front; at--) {
+            platforms[at] = platforms[at - 1];
+            devices[at] = devices[at - 1];
+        }
+        platforms[front] = platform;
+        devices[front++] = device;
+    }
+}
+
 int gw_cl_devices(cl_platform_id *platforms, cl_device_id *devices, int room) {
     const gw_cl_driver *cl = gw_cl_open(NULL);
     cl_platform_id all[MAX_PLATFORMS];
@@ -38,6 +64,7 @@ int gw_cl_devices(cl_platform_id *platforms, cl_device_id *devices, int room) {
             devices[n] = here[i];
         }
     }
+    cards_first(cl, platforms, devices, n);
     return n;
 }
 
@@ -81,10 +108,7 @@ static int cards(int *ordinals, int room) {
     int all = words != NULL && strstr(words, "card") != NULL, n = 0;
     int count = may_have_cards() ? gw_cl_devices(platforms, devices, GW_CL_MAX_DEVICES) : 0;
     for (int i = 0; i < count && n < room; i++) {
-        cl_ulong type =
-            number_info(gw_cl_open(NULL), devices[i], CL_DEVICE_TYPE, sizeof(cl_device_type));
-        int is_card = (type & CL_DEVICE_TYPE_GPU) != 0 && (type & CL_DEVICE_TYPE_CPU) == 0;
-        if (is_card || all) {
+        if (is_card(gw_cl_open(NULL), devices[i]) || all) {
             ordinals[n++] = i;
         }
     }
@@ -378,7 +402,7 @@ const gw_backend gw_backend_opencl = {.name = "opencl",
                                       .freeze = gw_cl_freeze,
                                       .run = gw_cl_run,
                                       .wait = gw_cl_wait,
-                                      .thaw = gw_cl_thaw,
+                                      .segment_free = gw_cl_segment_free,
                                       .post_new = gw_cl_post_new,
                                       .post_free = gw_cl_post_free,
                                       .post = gw_cl_post,

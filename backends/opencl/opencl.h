@@ -297,7 +297,7 @@ gw_status gw_cl_freeze(struct gw_device *device, const gw_node *nodes, size_t n,
                        struct gw_segment **out);
 gw_status gw_cl_run(struct gw_segment *segment, const gw_step *step);
 gw_status gw_cl_wait(struct gw_device *device);
-void gw_cl_thaw(struct gw_segment *segment);
+void gw_cl_segment_free(struct gw_segment *segment);
 void gw_cl_profile(struct gw_segment *segment, gw_node_time *times);
 
 gw_status gw_cl_post_new(struct gw_device *device, struct gw_post **out);

@@ -220,11 +220,11 @@ gw_status gw_cl_freeze(struct gw_device *device, const gw_node *nodes, size_t n,
     *out = segment;
     segment = NULL;
 done:
-    gw_cl_thaw(segment);
+    gw_cl_segment_free(segment);
     return status;
 }
 
-void gw_cl_thaw(struct gw_segment *segment) {
+void gw_cl_segment_free(struct gw_segment *segment) {
     if (segment == NULL) {
         return;
     }

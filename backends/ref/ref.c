@@ -227,7 +227,7 @@ static const gw_kernel *list_kernels(const struct gw_device *device, size_t *cou
 
 /* ---- segments ------------------------------------------------------------------------------- */
 
-static void thaw(struct gw_segment *segment) {
+static void segment_free(struct gw_segment *segment) {
     if (segment != NULL) {
         free(segment->scratch);
         free(segment);
@@ -300,6 +300,6 @@ const gw_backend gw_backend_ref = {
     .freeze = freeze,
     .run = run,
     .wait = wait_device,
-    .thaw = thaw,
+    .segment_free = segment_free,
     .profile = profile,
 };

@@ -130,7 +130,7 @@ gw_status gw_save_write(gw_save *s, const void *data, size_t bytes) {
 }
 
 /* After the rename the file is there; whether the folder's entry is on disk is only asked. */
-static void sync_folder(const char *path) {
+void gw_save_sync_folder(const char *path) {
     char *folder = folder_of(path);
     int fd = folder != NULL ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (fd >= 0) {
@@ -153,7 +153,7 @@ gw_status gw_save_end(gw_save *s) {
         forget_temporary(s);
         free(s->temporary);
         s->temporary = NULL;
-        sync_folder(s->path);
+        gw_save_sync_folder(s->path);
     }
     gw_save_drop(s);
     return status;

@@ -27,6 +27,9 @@ gw_status gw_save_write(gw_save *s, const void *data, size_t bytes);
 gw_status gw_save_end(gw_save *s); /* the file exists now, on disk; on error it is dropped */
 void gw_save_drop(gw_save *s);     /* nothing remains; harmless after gw_save_end          */
 
+/* Asks for the entry of a file in its folder to be on disk: after a rename that the caller made. */
+void gw_save_sync_folder(const char *path);
+
 /* Removes the temporary files of all saves under way. For a signal handler that ends the process:
  * safe to call there, and nowhere else. */
 void gw_save_abandon(void);

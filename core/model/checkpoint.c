@@ -73,6 +73,11 @@ gw_status gw_checkpoint_replace(gw_checkpoint *c, const gw_stored *t) {
         return gw_checkpoint_nomem(c);
     }
     c->list = list;
+    size_t at;
+    if (gw_map_find(c->names, t->name, strlen(t->name), &at)) { /* codes in the type of floats */
+        c->list[at] = *t;
+        return GW_OK;
+    }
     if (gw_map_add(c->names, t->name, strlen(t->name), c->n, NULL) != GW_MAP_ADDED) {
         return gw_checkpoint_nomem(c);
     }

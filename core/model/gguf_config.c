@@ -7,9 +7,44 @@
 
 enum { MOST_ELEMENTS = 4096 }; /* of an array: one for each layer */
 
+static int is_text(gw_gguf_view view, const char *text) {
+    return view.bytes == strlen(text) && memcmp(view.text, text, (size_t)view.bytes) == 0;
+}
+
+/* GGUF files that are no model by themselves (gguf-py, constants.py: GGUFType and MODEL_ARCH): what
+ * they are, and what is meant instead. */
+static gw_status refuse_other_kinds(const gw_gguf *g) {
+    static const struct {
+        const char *key, *value, *says;
+    } rows[] = {
+        {"general.type", "adapter",
+         "is an adapter (LoRA), not a model: merge it into the model it was made for"},
+        {"general.type", "mmproj",
+         "is the image part of a model (mmproj), not a model: name the model's own .gguf file"},
+        {"general.architecture", "clip",
+         "is the image part of a model (mmproj), not a model: name the model's own .gguf file"},
+        {"general.type", "imatrix",
+         "is an importance matrix, not a model: it is for quantize --imatrix"},
+        {"general.architecture", "imatrix",
+         "is an importance matrix, not a model: it is for quantize --imatrix"},
+        {"general.type", "controlvector", "is a control vector, not a model"},
+        {"general.architecture", "controlvector", "is a control vector, not a model"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        gw_gguf_view value = {"", 0};
+        int found = 0;
+        if (gw_gguf_text(g, rows[i].key, &value, &found) == GW_OK && found &&
+            is_text(value, rows[i].value)) {
+            return gw_fail(GW_E_METADATA, gw_gguf_where(g), "%s", rows[i].says);
+        }
+    }
+    return GW_OK;
+}
+
 gw_status gw_config_gguf_architecture(const gw_gguf *g, int needed, char *out, size_t capacity) {
     gw_gguf_view name = {"", 0};
     int found;
+    GW_TRY(refuse_other_kinds(g));
     GW_TRY(gw_gguf_text(g, "general.architecture", &name, &found));
     if ((needed && !found) || name.bytes >= capacity ||
         memchr(name.text, 0, (size_t)name.bytes) != NULL) {

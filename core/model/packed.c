@@ -1,6 +1,7 @@
 /* core/model/packed.c - see packed.h. Everything has been checked when a row is asked for. */
 #include "core/model/packed.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,6 +82,21 @@ static int stream_at(const uint8_t *p, size_t step, uint64_t at, int bits) {
     return (int)(v & (((uint32_t)1 << bits) - 1));
 }
 
+/* Code i of a line of words `step` bytes apart, of whose every 32 codes the planes lie one after
+ * the other: the widest of 8, 4, 2, 1 bits that is left holds the lowest bits. */
+static int plane_at(const uint8_t *p, size_t step, int64_t i, int bits) {
+    const uint8_t *word = p + (size_t)(i / 32 * bits) * step;
+    int value = 0, k = (int)(i % 32);
+    for (int done = 0; done < bits;) {
+        int left = bits - done, wide = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        int per = 32 / wide;
+        uint32_t v = (uint32_t)gw_load_le(word + (size_t)(done + k / per) * step, 4);
+        value |= (int)(v >> (unsigned)(k % per * wide) & ((1u << wide) - 1)) << done;
+        done += wide; /* a plane has as many words as a code has bits in it */
+    }
+    return value;
+}
+
 /* Where of the eight nibbles of a word the column with this number stands. */
 static unsigned awq_shift(int64_t i) {
     static const unsigned char at[8] = {0, 16, 4, 20, 8, 24, 12, 28};
@@ -101,6 +117,16 @@ static int zero_of(const gw_packed *p, int64_t row, int64_t group) {
         return stream_at(p->zero + 4 * group * p->zero_wide, 4, (uint64_t)row * (uint64_t)p->bits,
                          p->bits) +
                p->zero_add;
+    case GW_ZERO_PLANES:
+        return plane_at(p->zero + 4 * group * p->zero_wide, 4, row, p->bits) + p->zero_add;
+    case GW_ZERO_DOWN:
+        return stream_at(p->zero + 4 * group, 4 * (size_t)p->zero_wide,
+                         (uint64_t)row * (uint64_t)p->bits, p->bits) +
+               p->zero_add;
+    case GW_ZERO_ROW:
+        return (int)(word_at(p->zero, (size_t)(row * p->zero_wide + group / 8)) >>
+                         (unsigned)(group % 8 * 4) &
+                     15);
     case GW_ZERO_AWQ:
         return (int)(word_at(p->zero, (size_t)(group * p->zero_wide + row / 8)) >> awq_shift(row) &
                      15);
@@ -126,6 +152,9 @@ static void codes_of(const gw_packed *p, int64_t row, int64_t first, int n, int 
         case GW_CODES_COLUMNS:
             code[i] = stream_at(p->codes + 4 * row, p->stride, (uint64_t)c * (uint64_t)bits, bits);
             break;
+        case GW_CODES_PLANES:
+            code[i] = plane_at(p->codes + 4 * row, p->stride, c, bits);
+            break;
         case GW_CODES_AWQ:
             code[i] =
                 (int)(word_at(p->codes + (size_t)c * p->stride, (size_t)row / 8) >> awq_shift(row) &
@@ -143,7 +172,8 @@ static void codes_of(const gw_packed *p, int64_t row, int64_t first, int n, int 
 
 /* Do neighbouring rows lie side by side, a line of columns after the other? */
 static int lies_down(const gw_packed *p) {
-    return p->kind == GW_CODES_AWQ || (p->kind == GW_CODES_COLUMNS && 32 % p->bits == 0);
+    return p->kind == GW_CODES_AWQ || p->kind == GW_CODES_PLANES ||
+           (p->kind == GW_CODES_COLUMNS && 32 % p->bits == 0);
 }
 
 /* Codes of n rows, to [n, cols]: a line is read once for all of them, for the next code of one row
@@ -171,6 +201,18 @@ static void columns_of(const gw_packed *p, const int64_t *rows, int64_t n, gw_u8
     }
 }
 
+static void plane_columns_of(const gw_packed *p, const int64_t *rows, int64_t n, gw_u8 *to) {
+    for (int64_t first = 0; first < p->cols; first += 32) {
+        int have = p->cols - first < 32 ? (int)(p->cols - first) : 32;
+        for (int64_t i = 0; i < n; i++) {
+            for (int k = 0; k < have; k++) {
+                to[i * p->cols + first + k] =
+                    (gw_u8)plane_at(p->codes + 4 * rows[i], p->stride, first + k, p->bits);
+            }
+        }
+    }
+}
+
 static void awq_columns_of(const gw_packed *p, const int64_t *rows, int64_t n, gw_u8 *to) {
     for (int64_t c = 0; c < p->cols; c++) {
         const uint8_t *line = p->codes + (size_t)c * p->stride;
@@ -179,6 +221,15 @@ static void awq_columns_of(const gw_packed *p, const int64_t *rows, int64_t n, g
             to[i * p->cols + c] = (gw_u8)(word >> awq_shift(rows[i]) & 15);
         }
     }
+}
+
+/* Sign, two bits of exponent (bias 1), three of mantissa: eighths up to 7.5. */
+static float e2m3_at(const uint8_t *line, int64_t c) {
+    const uint8_t *three = line + c / 4 * 3;
+    uint32_t bits = (three[0] | (uint32_t)three[1] << 8 | (uint32_t)three[2] << 16) >> c % 4 * 6;
+    int e = (int)(bits >> 3 & 3), m = (int)(bits & 7);
+    float v = e == 0 ? (float)m / 8.0f : (float)((8 + m) << (e - 1)) / 8.0f;
+    return bits & 32 ? -v : v;
 }
 
 /* Codes that stand for floats. */
@@ -190,13 +241,15 @@ static void values_of(const gw_packed *p, int64_t row, int64_t first, int n, flo
                : p->kind == GW_CODES_E5M2 ? gw_f16_to_f32((gw_u16)(line[c] << 8))
                : p->kind == GW_CODES_E2M1
                    ? 0.5f * (float)gw_e2m1_level(line[c / 2] >> (unsigned)(c % 2 * 4) & 15)
+               : p->kind == GW_CODES_E2M3
+                   ? e2m3_at(line, c)
                    : p->levels[p->codes[flat / 2] >> (unsigned)(flat % 2 ? 0 : 4) & 15];
     }
 }
 
 static int has_floats(const gw_packed *p) {
     return p->kind == GW_CODES_E4M3 || p->kind == GW_CODES_E5M2 || p->kind == GW_CODES_E2M1 ||
-           p->kind == GW_CODES_LEVELS;
+           p->kind == GW_CODES_E2M3 || p->kind == GW_CODES_LEVELS;
 }
 
 /* ---- rows ----------------------------------------------------------------------------------- */
@@ -319,7 +372,7 @@ static int all_bf16(const gw_packed *p) {
     gw_numbers flat = p->scale;
     int64_t lines = line_of(p, p->rows - 1) + 1, groups = (p->cols - 1) / p->span + 1;
     int64_t n = flat.data == NULL ? 0 : flat.wide == 0 ? 1 : lines * groups;
-    int bytes = p->kind == GW_CODES_E4M3 || p->kind == GW_CODES_E5M2;
+    int bytes = p->kind == GW_CODES_E4M3 || p->kind == GW_CODES_E5M2 || p->kind == GW_CODES_E2M3;
     flat.wide = 0;
     for (int64_t i = 0; bytes && i < n; i++) {
         gw_u32 u = GW_F32_BITS(number(&flat, 0, i)) & 0x7fffffffu;
@@ -365,6 +418,9 @@ static int is_e4m3(const gw_packed *p) {
 
 gw_fmt gw_packed_fmt(const gw_packed *p) {
     int least = 0, most = 0;
+    if (gw_packed_is_changed(p)) {
+        return GW_FMT_F32;
+    }
     if (is_e4m3(p)) {
         return GW_FMT_E4M3;
     }
@@ -508,6 +564,50 @@ static void put_nvfp4(const gw_packed *p, int64_t row, gw_block_nvfp4 *to) {
     }
 }
 
+/* The product with a Walsh-Hadamard matrix, in place. */
+static void walsh(float *v, int64_t n) {
+    for (int64_t half = 1; half < n; half *= 2) {
+        for (int64_t at = 0; at < n; at += 2 * half) {
+            for (int64_t i = at; i < at + half; i++) {
+                float a = v[i], b = v[i + half];
+                v[i] = a + b;
+                v[i + half] = a - b;
+            }
+        }
+    }
+}
+
+static void turn(const gw_packed *p, float *v) {
+    float before[GW_PACKED_TURN_MOST];
+    int64_t n = p->turn_block;
+    if (p->turn == NULL) {
+        walsh(v, n);
+    } else {
+        memcpy(before, v, (size_t)n * sizeof *v);
+        for (int64_t j = 0; j < n; j++) {
+            double sum = 0.0;
+            for (int64_t k = 0; k < n; k++) {
+                sum += (double)before[k] * (double)p->turn[p->turn_back ? k * n + j : j * n + k];
+            }
+            v[j] = (float)sum;
+        }
+    }
+    double root = sqrt((double)n);
+    for (int64_t j = 0; j < n; j++) {
+        v[j] = (float)((double)v[j] / root);
+    }
+}
+
+/* A row of floats as the input would have been changed. */
+static void change_row(const gw_packed *p, float *row) {
+    for (int64_t c = 0; c < p->cols && p->column_times != NULL; c++) {
+        row[c] *= p->column_times[c];
+    }
+    for (int64_t at = 0; at < p->cols && p->turn_block > 0; at += p->turn_block) {
+        turn(p, row + at);
+    }
+}
+
 /* codes: [cols] of the row, or NULL. */
 static void one_row(const gw_packed *p, gw_fmt fmt, const gw_u8 *codes, int64_t row, void *dst) {
     size_t cell = gw_format_of(fmt)->block_bytes;
@@ -545,6 +645,9 @@ static void one_row(const gw_packed *p, gw_fmt fmt, const gw_u8 *codes, int64_t 
         }
         gw_format_of(fmt)->encode((char *)dst + (size_t)c * cell, values, (size_t)n);
     }
+    if (gw_packed_is_changed(p)) {
+        change_row(p, dst);
+    }
 }
 
 void gw_packed_rows(const gw_packed *p, gw_fmt fmt, const int32_t *list, int64_t first, int64_t n,
@@ -557,7 +660,9 @@ void gw_packed_rows(const gw_packed *p, gw_fmt fmt, const int32_t *list, int64_t
             rows[i] = list != NULL ? list[first + done + i] : first + done + i;
         }
         if (codes != NULL) {
-            (p->kind == GW_CODES_AWQ ? awq_columns_of : columns_of)(p, rows, here, codes);
+            (p->kind == GW_CODES_AWQ      ? awq_columns_of
+             : p->kind == GW_CODES_PLANES ? plane_columns_of
+                                          : columns_of)(p, rows, here, codes);
         }
         for (int64_t i = 0; i < here; i++) {
             one_row(p, fmt, codes != NULL ? codes + i * p->cols : NULL, rows[i],

@@ -1,8 +1,8 @@
 /* core/model/packed.h - a matrix made of codes, scales, maybe zeros, maybe an index, as quantizers
  * publish them in folders: GPTQ, AWQ, compressed-tensors, FP8, NVFP4, MXFP4, bitsandbytes, MLX.
  *
- * packed_find.c recognises the tensors by their names, types and shapes; here one row becomes
- * numbers, exactly those of the publisher: scale * (code - zero) in float32.
+ * packed_find.c finds the tensors, by the layout that the configuration declares (packed_parts.h);
+ * here one row becomes numbers, exactly those of the publisher: scale * (code - zero) in float32.
  */
 #ifndef GW_MODEL_PACKED_H
 #define GW_MODEL_PACKED_H
@@ -17,11 +17,13 @@ typedef enum gw_codes_kind {
     GW_CODES_STREAM,  /* along the row, one stream of bits: MLX                               */
     GW_CODES_WORDS,   /* along the row, whole codes in each word: compressed-tensors          */
     GW_CODES_COLUMNS, /* [cols * bits / 32, rows]: a stream down the columns: GPTQ            */
+    GW_CODES_PLANES,  /* the same, of 32 codes first all low bits, in planes of 8, 4, 2, 1 bits */
     GW_CODES_AWQ,     /* [cols, rows / 8]: eight rows in a word, order 0 2 4 6 1 3 5 7        */
     GW_CODES_I8,      /* bytes                                                                */
     GW_CODES_E4M3,
     GW_CODES_E5M2,
     GW_CODES_E2M1,   /* two in a byte, the even column below                                   */
+    GW_CODES_E2M3,   /* four in three bytes, a stream of bits along the row                    */
     GW_CODES_FLOATS, /* no codes: numbers, whose rows lie in another order                    */
     GW_CODES_LEVELS  /* two in a byte, the even one above, of the matrix as one row: nf4, fp4  */
 } gw_codes_kind;
@@ -66,6 +68,9 @@ typedef struct gw_packed {
         GW_ZERO_SAME,
         GW_ZERO_WORDS,
         GW_ZERO_STREAM,
+        GW_ZERO_PLANES,
+        GW_ZERO_DOWN, /* [rows * bits / 32, zero_wide]: a stream down the rows */
+        GW_ZERO_ROW,  /* nibbles along the groups of a row                      */
         GW_ZERO_AWQ,
         GW_ZERO_I8
     } zeros;
@@ -79,6 +84,14 @@ typedef struct gw_packed {
     int64_t nested_block; /* 0: scales are numbers */
     float nested_offset;
     float after; /* every product times this; 0: not */
+    /* What is done to a row of numbers, so that the input need not be changed: column c times
+     * column_times[c]; then, where turn_block is not 0, each turn_block columns v become v M / the
+     * root of turn_block, M [turn_block, turn_block] being `turn` transposed, or itself where
+     * turn_back, and the Walsh-Hadamard matrix where turn is NULL. */
+    const float *column_times; /* [cols]; NULL: nothing */
+    int64_t turn_block;
+    const float *turn;
+    int turn_back;
 } gw_packed;
 
 /* Packed matrices of fewer weights than this become floats: they would save nothing, and routers
@@ -97,6 +110,12 @@ gw_fmt gw_packed_fmt(const gw_packed *p);
  * Any thread, several at once. */
 void gw_packed_rows(const gw_packed *p, gw_fmt fmt, const int32_t *list, int64_t first, int64_t n,
                     size_t bytes, void *dst);
+
+/* Is a row changed in such a way? Its format is then F32. */
+static inline int gw_packed_is_changed(const gw_packed *p) {
+    return p->column_times != NULL || p->turn_block > 0;
+}
+enum { GW_PACKED_TURN_MOST = 1024 }; /* columns that a matrix turns; Walsh-Hadamard: any 2^n */
 
 float gw_e4m3_to_f32(uint8_t bits);
 

@@ -22,7 +22,7 @@ typedef struct value {
     int64_t number; /* INT; TEXT: place in the stream; TUPLE, STORAGE, TENSOR: first member */
 } value;
 
-/* Values that are the same whenever they are made. What a list holds is nobody's business. */
+/* Values of which one copy serves all uses. Members of lists are not kept: no tensor needs them. */
 enum { THE_OTHER, THE_MARK, THE_EMPTY, THE_LIST, THE_FALSE, N_FIXED };
 
 typedef struct pair {

@@ -140,7 +140,7 @@ typedef struct gw_backend {
     /* May return before it ends; the step is copied. Runs of one device are in order. */
     gw_status (*run)(struct gw_segment *segment, const gw_step *step);
     gw_status (*wait)(struct gw_device *device);
-    void (*thaw)(struct gw_segment *segment);
+    void (*segment_free)(struct gw_segment *segment);
     /* An id that the last run has drawn, fetched while the device goes on with what is run after:
      * post starts it, collect waits for it and for nothing else. A post is made once and holds one
      * fetch at a time; freed before its device is closed, at any time. All NULL: a device that the

@@ -29,11 +29,11 @@ static gw_status tensor_new(const rig *r, int c, gw_fmt fmt, int32_t n, int32_t 
     return r->backend->alloc(r->devices[c], bytes, &t->buf);
 }
 
-static void thaw(rig *r) {
+static void free_segments(rig *r) {
     for (int c = 0; c < r->cards; c++) {
         gw_tensor *const both[] = {&r->share[c], &r->out[c]};
         if (r->segment[c] != NULL) {
-            r->backend->thaw(r->segment[c]);
+            r->backend->segment_free(r->segment[c]);
         }
         r->segment[c] = NULL;
         for (int i = 0; i < 2; i++) {
@@ -99,7 +99,7 @@ static gw_status time_one(rig *r, gw_fmt fmt, int32_t n, int32_t width, const in
         *best = i > 0 && (*best <= 0.0 || each < *best) ? each : *best;
     }
 done:
-    thaw(r);
+    free_segments(r);
     return status;
 }
 

@@ -517,7 +517,7 @@ void gw_plan_free(gw_plan *plan) {
     }
     for (size_t s = 0; s < plan->n_segments; s++) {
         if (plan->segments[s].frozen != NULL) {
-            plan->devices[plan->segments[s].device].backend->thaw(plan->segments[s].frozen);
+            plan->devices[plan->segments[s].device].backend->segment_free(plan->segments[s].frozen);
         }
     }
     free(plan->devices);
@@ -602,7 +602,7 @@ gw_status gw_plan_pause(gw_plan *plan, int device, int parts, gw_pause_fn fn, vo
     size_t n_out = status == GW_OK ? plan->n_segments : n;
     for (size_t s = 0; s < n_out; s++) {
         if (out[s].device == device && out[s].frozen != NULL) {
-            d->backend->thaw(out[s].frozen);
+            d->backend->segment_free(out[s].frozen);
         }
     }
     if (status == GW_OK) {

@@ -115,9 +115,9 @@ static void release(const rig *r, struct gw_buffer **buffer) {
     *buffer = NULL;
 }
 
-static void thaw(rig *r) {
+static void free_segment(rig *r) {
     if (r->segment != NULL) {
-        r->backend->thaw(r->segment);
+        r->backend->segment_free(r->segment);
     }
     r->segment = NULL;
     release(r, &r->x.buf);
@@ -146,7 +146,7 @@ static gw_status time_one(rig *r, const gw_product *p, gw_step *step, gw_product
     double turns = PASS_LEAST / (out->seconds * r->copies);
     if (turns > 1.0) {
         const int most = NODES_MOST / r->copies;
-        thaw(r);
+        free_segment(r);
         GW_TRY(freeze(r, p, out->n, turns < most ? (int)turns + 1 : most));
     }
     GW_TRY(time_pass(r, step, PASSES, PATIENCE, &out->seconds));
@@ -179,7 +179,7 @@ gw_status gw_product_time(const gw_backend *backend, struct gw_device *device,
         status = n[i] >= 1 && n[i] <= GW_CHUNK_MAX
                      ? time_one(r, product, step, &results[i])
                      : gw_fail(GW_E_ARGUMENT, "product", "%d rows: 1 to %d", n[i], GW_CHUNK_MAX);
-        thaw(r);
+        free_segment(r);
         GW_TRY_DONE(status);
     }
 done:

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/quantize/clones.h"
+#include "core/base/clones.h"
 #include "core/tensor/small.h"
 
 enum {

@@ -1,7 +1,7 @@
 /* core/quantize/fit.c - the searches for scales: see fit.h. */
 #include "core/quantize/fit.h"
 
-#include "core/quantize/clones.h"
+#include "core/base/clones.h"
 
 #if defined(__GNUC__)                    /* clang too */
 #pragma GCC diagnostic ignored "-Wpsabi" /* vectors are arguments of inlined functions only */

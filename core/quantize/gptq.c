@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/quantize/clones.h"
+#include "core/base/clones.h"
 
 enum { LAZY = 256, TILE = 256, LANES = 8 };
 

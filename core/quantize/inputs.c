@@ -10,7 +10,7 @@
 #include "core/base/file.h"
 #include "core/base/hash.h"
 #include "core/engine/run/model_state.h"
-#include "core/quantize/clones.h"
+#include "core/base/clones.h"
 #include "core/quantize/make.h"
 #include "core/quantize/safe_out.h"
 

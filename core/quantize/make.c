@@ -15,6 +15,7 @@
 #include "core/quantize/budget.h"
 #include "core/quantize/folder_out.h"
 #include "core/quantize/inputs.h"
+#include "core/quantize/original_check.h"
 #include "core/quantize/parts.h"
 
 enum { CHUNK = GW_GPTQ_ROWS, SLAB_BYTES = 16 << 20, LEAST_SLAB = 1 << 16 };
@@ -198,6 +199,7 @@ typedef struct slab {
     float *importance; /* [experts, cols]; NULL */
     const gw_gptq *gptq;
     double *errors;         /* [chunks][2]; NULL: not asked for */
+    int only_look;          /* nothing is made: the digest of what is read */
     _Atomic int64_t broken; /* row * cols + column of the first value that is not finite; -1 */
     _Atomic int status;
 } slab;
@@ -221,6 +223,11 @@ static void look_for_broken(slab *s, int64_t row, const float *w) {
     int64_t at = row * cols + c, now = s->broken;
     while ((now < 0 || at < now) && !atomic_compare_exchange_weak(&s->broken, &now, at)) {
     }
+}
+
+/* In whatever order the rows come: a sum. */
+static void add_source(const slab *s, int64_t row, const void *data, size_t bytes) {
+    atomic_fetch_add(&s->item->source, gw_parts_hash((uint64_t)row + 1, data, bytes));
 }
 
 static void add_error(slab *s, int64_t chunk, const float *w, const float *h, const void *row,
@@ -261,8 +268,9 @@ static void make_chunk(void *user, int64_t chunk) {
     gw_status status = w != NULL ? it->t->read(it->t, s->first + row, n, w)
                                  : gw_fail(GW_E_NOMEM, it->t->name, "no memory for a few rows");
     for (int64_t r = 0; r < n && status == GW_OK; r++) {
+        add_source(s, s->first + row + r, w + r * cols, (size_t)cols * sizeof *w);
         look_for_broken(s, s->first + row + r, w + r * cols);
-        if (s->gptq == NULL) {
+        if (s->gptq == NULL && !s->only_look) {
             gw_encode_row(it->to, w + r * cols, importance_of_row(s, s->first + row + r),
                           (size_t)cols, out + (size_t)r * it->row_bytes);
         }
@@ -345,11 +353,26 @@ static int64_t slab_rows(const gw_making *m, const gw_item *it) {
     return rows < CHUNK ? CHUNK : rows > INT32_MAX ? INT32_MAX : (int64_t)rows;
 }
 
-/* 1 when the file has the tensor, as the journal says. */
+/* Is what the tensor is made of what it was when the journal was written? */
+static int same_source(gw_making *m, const gw_parts *p, size_t i) {
+    gw_item *it = &m->list[i];
+    int64_t most = slab_rows(m, it);
+    slab s = {.m = m, .item = it, .broken = -1, .status = GW_OK, .only_look = 1};
+    for (s.first = 0; s.first < it->t->rows && s.status == GW_OK; s.first += s.n) {
+        s.n = it->t->rows - s.first < most ? it->t->rows - s.first : most;
+        m->parallel(m->o->threads, (s.n + CHUNK - 1) / CHUNK, make_chunk, &s);
+    }
+    int same = s.status == GW_OK && it->source == p->sources[i];
+    it->source = 0;
+    return same;
+}
+
+/* 1 when the file has the tensor, as the journal says. What is copied is copied again. */
 static int is_whole(gw_making *m, const gw_parts *p, size_t i, unsigned char *buffer, size_t room) {
     const gw_item *it = &m->list[i];
     uint64_t hash = 0;
-    if (p->hashes[i] == 0) {
+    int copied = it->to == it->t->fmt && it->t->stored != NULL;
+    if (p->hashes[i] == 0 || copied || !same_source(m, p, i)) {
         return 0;
     }
     room = room / 8 * 8;
@@ -427,7 +450,7 @@ static gw_status make_tensor(gw_making *m, gw_parts *p, size_t i) {
             gw_parts_write(p, it->part, it->at + (uint64_t)s.first * it->row_bytes, s.out, bytes));
         it->hash = gw_parts_hash(it->hash, s.out, bytes);
     }
-    status = gw_parts_note(p, i, it->hash | 1);
+    status = gw_parts_note(p, i, it->hash | 1, it->source);
 done:
     free(s.out);
     free(s.importance);
@@ -473,10 +496,45 @@ gw_status gw_gguf_bytes(gw_making *m, uint64_t *out) {
     return status;
 }
 
+static uint64_t with_text(uint64_t h, const char *text) {
+    return text != NULL ? gw_parts_hash(h + 1, text, strlen(text)) : h;
+}
+
+/* What decides the bytes beside the source's values and the heads: importance, the calibration
+ * text, and how errors are fed back. */
+static gw_status identify(const gw_making *m, uint64_t *identity) {
+    const gw_quantize_options *o = m->o;
+    const int32_t numbers[] = {o->gptq, o->windows, o->n_ctx, o->allow_nan};
+    uint64_t h = gw_parts_hash(*identity, numbers, sizeof numbers);
+    h = gw_parts_hash(h, &o->damp, sizeof o->damp);
+    h = with_text(with_text(h, o->order), o->rule);
+    for (size_t i = 0; i < m->imatrix.n; i++) {
+        const gw_imatrix_entry *e = &m->imatrix.list[i];
+        h = with_text(h, e->name);
+        h = gw_parts_hash(h, e->counts, (size_t)e->experts * sizeof *e->counts);
+        h = gw_parts_hash(h, e->sums, (size_t)(e->experts * e->cols) * sizeof *e->sums);
+    }
+    if (o->calibrate != NULL) {
+        gw_file text;
+        GW_TRY(gw_file_open(o->calibrate, o->calibrate, &text));
+        h = text.size > 0 ? gw_parts_hash(h, text.data, (size_t)text.size) : h;
+        gw_file_close(&text);
+    }
+    *identity = h;
+    return GW_OK;
+}
+
+/* Was the file made of a folder, by keys that nobody overrides? It must then mean what that says.
+ */
+static int is_of_folder(const gw_making *m) {
+    return m->source.weights != NULL && m->o->n_overrides == 0;
+}
+
 gw_status gw_write_gguf(gw_making *m) {
     gw_parts p = {.journal_fd = -1};
     uint64_t done = 0, all = 0;
     double began = gw_seconds_now();
+    int resumed = 0;
     gw_status status = GW_OK;
     GW_TRY_DONE(lay_out(m, &p, &all));
     if (m->o->fit > 0 && all > m->o->fit) { /* of parts there came to be more */
@@ -489,7 +547,11 @@ gw_status gw_write_gguf(gw_making *m) {
                m->parts == 1 ? "" : "s");
         goto done;
     }
-    GW_TRY_DONE(gw_parts_begin(&p, m->o->resume, m->source.n));
+    GW_TRY_DONE(identify(m, &p.identity));
+    GW_TRY_DONE(gw_parts_begin(&p, m->o->resume, m->source.n, &resumed));
+    if (m->o->resume && !resumed) {
+        gw_say(m->o, "--resume: nothing of this work is there: everything is made");
+    }
     for (size_t i = 0; i < m->source.n; i++) {
         GW_TRY_DONE(make_tensor(m, &p, i));
         done += m->list[i].bytes;
@@ -497,6 +559,9 @@ gw_status gw_write_gguf(gw_making *m) {
             m->o->progress(m->o->progress_user, done, all);
         }
         say_layer(m, i, began, done, all);
+    }
+    if (is_of_folder(m) && m->parts == 1) {
+        GW_TRY_DONE(gw_original_check_file(&m->source, p.list[0].partial));
     }
     status = gw_parts_end(&p);
 done:
@@ -583,6 +648,9 @@ gw_status gw_quantize_model(const gw_quantize_options *o, gw_parallel_fn paralle
     }
     GW_TRY_DONE(skipped_keys(o, arena, &skip));
     GW_TRY_DONE(gw_original_open(o->model, skip, o->prune, &m.source));
+    if (is_of_folder(&m)) {
+        GW_TRY_DONE(gw_original_check_form(&m.source));
+    }
     if (o->imatrix != NULL) {
         GW_TRY_DONE(gw_imatrix_read(o->imatrix, &m.imatrix));
     }

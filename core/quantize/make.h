@@ -19,6 +19,7 @@ typedef struct gw_item {
     const char *kept;   /* why it stays as it is; NULL: it is made anew */
     double error, size; /* sums of h (w - q)^2 and of h w^2 */
     uint64_t hash;
+    _Atomic uint64_t source; /* digest of the values that it is made of: a sum over rows */
     int by_feedback;
 } gw_item;
 

@@ -2,13 +2,11 @@
  * family's spec, which has the names and keys of both. */
 #include "core/quantize/original_folder.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/model/packed.h"
-#include "core/model/rope.h"
 #include "core/model/weights_parts.h"
 
 /* ---- rows ----------------------------------------------------------------------------------- */
@@ -58,7 +56,7 @@ static gw_status read_vector(const gw_original_tensor *t, int64_t first, int64_t
     return status;
 }
 
-static gw_status read_given(const gw_original_tensor *t, int64_t first, int64_t n, float *out) {
+gw_status gw_original_given(const gw_original_tensor *t, int64_t first, int64_t n, float *out) {
     memcpy(out, (const float *)t->state + first * t->cols, (size_t)(n * t->cols) * sizeof *out);
     return GW_OK;
 }
@@ -91,7 +89,7 @@ static int turns(const gw_blueprint *bp, int role) {
     return 0;
 }
 
-static gw_status no_form(const gw_original *s, const char *what, const char *of) {
+gw_status gw_original_no_form(const gw_original *s, const char *what, const char *of) {
     return gw_fail(GW_E_UNSUPPORTED, gw_checkpoint_path(s->checkpoint),
                    "%s '%s' of a %s model is not put into GGUF's form here; give a GGUF file", what,
                    of, gw_checkpoint_blueprint(s->checkpoint)->family);
@@ -123,7 +121,7 @@ static gw_status take_entry(gw_original *s, int role, int layer) {
     const gw_spec_source *to = spec->n_gguf > 0 ? &spec->gguf[0] : NULL;
     if (to == NULL || to->of.n > 0 || to->transposed || to->n_with > 0 || to->span.n > 0 ||
         to->buckets.n > 0 || to->transform[0] != GW_TRANSFORM_NONE) {
-        return no_form(s, "weight", spec->role);
+        return gw_original_no_form(s, "weight", spec->role);
     }
     gw_original_tensor *t = &s->list[s->n];
     int vector = e->t.n_dim == 1;
@@ -154,42 +152,10 @@ static gw_status take_entry(gw_original *s, int role, int layer) {
     return GW_OK;
 }
 
-/* Llama 3's divisors of frequencies are a tensor in GGUF. */
-static gw_status take_divisors(gw_original *s) {
-    const gw_rope *r = &gw_checkpoint_hparams(s->checkpoint)->rope[0];
-    if (gw_checkpoint_hparams(s->checkpoint)->n_ropes == 0 || r->scaling != GW_ROPE_LLAMA3) {
-        return GW_OK;
-    }
-    int n = r->dim / 2;
-    float *values = gw_arena_array(s->arena, (size_t)n, sizeof *values);
-    if (values == NULL) {
-        return gw_fail(GW_E_NOMEM, "rope_freqs", "no memory for %d values", n);
-    }
-    const double turn = 6.283185307179586, original = r->original_ctx;
-    for (int i = 0; i < n; i++) {
-        double length = turn * gw_rope_exp(gw_rope_log(r->base) * 2.0 * i / r->dim);
-        double smooth = (original / length - r->low_freq) / (r->high_freq - r->low_freq);
-        values[i] = length < original / r->high_freq ? 1.0f
-                    : length > original / r->low_freq
-                        ? (float)r->factor
-                        : (float)(1.0 / ((1.0 - smooth) / r->factor + smooth));
-    }
-    s->list[s->n++] = (gw_original_tensor){.name = "rope_freqs.weight",
-                                           .seen_as = "",
-                                           .n_dim = 1,
-                                           .dim = {n},
-                                           .rows = 1,
-                                           .cols = n,
-                                           .fmt = GW_FMT_F32,
-                                           .read = read_given,
-                                           .state = values};
-    return GW_OK;
-}
-
 /* Outside the layers, then layer by layer, as GGUF files have them. */
 static gw_status take_tensors(gw_original *s) {
     const gw_weights *w = s->weights;
-    s->list = gw_arena_array(s->arena, w->start[w->bp.n_weights] + 2, sizeof *s->list);
+    s->list = gw_arena_array(s->arena, w->start[w->bp.n_weights] + 3, sizeof *s->list);
     if (s->list == NULL) {
         return gw_fail(GW_E_NOMEM, gw_checkpoint_path(s->checkpoint), "no memory for its tensors");
     }
@@ -198,7 +164,7 @@ static gw_status take_tensors(gw_original *s) {
             GW_TRY(take_entry(s, r, 0));
         }
     }
-    GW_TRY(take_divisors(s));
+    GW_TRY(gw_original_take_divisors(s));
     for (int l = 0; l < w->hp.n_layers; l++) {
         for (int r = 0; r < w->bp.n_weights; r++) {
             if (w->bp.weight[r].per_layer) {
@@ -209,72 +175,7 @@ static gw_status take_tensors(gw_original *s) {
     return GW_OK;
 }
 
-/* ---- numbers -------------------------------------------------------------------------------- */
-
-static double value_at(const gw_hparams *hp, int layer, int i) {
-    return hp->values[(size_t)layer * (size_t)hp->n_values + (size_t)i];
-}
-
-/* Not keys of a file, but what is counted out of its tensors. */
-static int is_counted(const char *key) {
-    return strcmp(key, "classes") == 0 || strcmp(key, "token_types") == 0;
-}
-
-static void put_number(gw_original *s, const gw_spec_number *n, int i) {
-    const gw_hparams *hp = gw_checkpoint_hparams(s->checkpoint);
-    char key[160];
-    double first = value_at(hp, 0, i);
-    int same = 1, stated = !isnan(first);
-    snprintf(key, sizeof key, "%s.%s", s->architecture, n->gguf[0]);
-    for (int l = 1; l < hp->n_layers; l++) {
-        same &= value_at(hp, l, i) == first || (isnan(first) && isnan(value_at(hp, l, i)));
-    }
-    if (!stated || is_counted(n->gguf[0]) || (same && first == 0.0 && n->absent.n > 0) ||
-        n->type == GW_NUMBER_ACTIVATION || n->type == GW_NUMBER_LETTER ||
-        n->type == GW_NUMBER_LIST) {
-        return;
-    }
-    if (n->type == GW_NUMBER_WORD) {
-        const char *word = first >= 0.0 && first < n->n_words ? n->words[(int)first] : "";
-        gw_pair_text(&s->pairs, key, word, strlen(word));
-    } else if (n->type == GW_NUMBER_FLAG) {
-        gw_pair_bool(&s->pairs, key, first != 0.0);
-    } else if (!same) {
-        int real = n->type == GW_NUMBER_REAL;
-        gw_pair_array(&s->pairs, key, real ? GW_GGUF_F32 : GW_GGUF_I32, (uint64_t)hp->n_layers);
-        for (int l = 0; l < hp->n_layers; l++) {
-            double v = value_at(hp, l, i);
-            gw_bytes_number(&s->pairs, real ? GW_F32_BITS((float)v) : (uint32_t)(int32_t)v, 4);
-        }
-    } else if (n->type == GW_NUMBER_REAL) {
-        gw_pair_f32(&s->pairs, key, (float)first);
-    } else if (first >= 0.0) {
-        gw_pair_u32(&s->pairs, key, (uint32_t)first);
-    }
-}
-
-static gw_status put_rope(gw_original *s) {
-    const gw_hparams *hp = gw_checkpoint_hparams(s->checkpoint);
-    const gw_rope *r = &hp->rope[0];
-    const char *type = NULL;
-    char key[120];
-    if (hp->n_ropes == 0 || r->scaling == GW_ROPE_NONE || r->scaling == GW_ROPE_LLAMA3) {
-        return GW_OK;
-    }
-    type = r->scaling == GW_ROPE_LINEAR ? "linear" : r->scaling == GW_ROPE_YARN ? "yarn" : NULL;
-    if (type == NULL || hp->n_ropes > 1) {
-        return no_form(s, "scaling of positions", "longrope");
-    }
-    snprintf(key, sizeof key, "%s.rope.scaling.type", s->architecture);
-    gw_pair_text(&s->pairs, key, type, strlen(type));
-    snprintf(key, sizeof key, "%s.rope.scaling.factor", s->architecture);
-    gw_pair_f32(&s->pairs, key, (float)r->factor);
-    if (r->scaling == GW_ROPE_YARN) {
-        snprintf(key, sizeof key, "%s.rope.scaling.original_context_length", s->architecture);
-        gw_pair_u32(&s->pairs, key, (uint32_t)r->original_ctx);
-    }
-    return GW_OK;
-}
+/* ---- the whole ------------------------------------------------------------------------------ */
 
 /* The first name on the spec's `gguf` line; Mistral's folders are llama in GGUF. */
 static gw_status find_architecture(gw_original *s) {
@@ -290,7 +191,7 @@ static gw_status find_architecture(gw_original *s) {
         s->architecture = "llama";
         return GW_OK;
     }
-    return no_form(s, "family", family);
+    return gw_original_no_form(s, "family", family);
 }
 
 gw_status gw_original_take_folder(gw_original *s) {
@@ -302,12 +203,7 @@ gw_status gw_original_take_folder(gw_original *s) {
     gw_pair_text(&s->pairs, "general.architecture", s->architecture, strlen(s->architecture));
     gw_pair_text(&s->pairs, "general.type", "model", 5);
     gw_pair_text(&s->pairs, "general.name", name, strlen(name));
-    for (int i = 0; i < bp->n_numbers; i++) {
-        if (bp->number[i].n_gguf > 0) {
-            put_number(s, &bp->number[i], i);
-        }
-    }
-    GW_TRY(put_rope(s));
+    GW_TRY(gw_original_take_numbers(s));
     GW_TRY(gw_original_take_vocab(s));
     GW_TRY(take_tensors(s));
     return s->pairs.failed

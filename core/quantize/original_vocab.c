@@ -95,10 +95,11 @@ static void put_ids(gw_original *s, const gw_vocab *v) {
             gw_pair_u32(&s->pairs, ids[i].key, (uint32_t)ids[i].id);
         }
     }
-    for (int i = 0; i < v->n_end; i++) { /* the first other one ends a turn */
+    static const char *const ends[] = {"tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    for (int i = 0, k = 0; i < v->n_end && k < 2; i++) { /* the others end a turn, or a message */
         if (v->end[i] != v->eos) {
-            gw_pair_u32(&s->pairs, "tokenizer.ggml.eot_token_id", (uint32_t)v->end[i]);
-            break;
+            gw_pair_u32(&s->pairs, ends[k++], (uint32_t)v->end[i]);
         }
     }
     gw_pair_bool(&s->pairs, "tokenizer.ggml.add_bos_token", v->add_bos);

@@ -7,11 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "core/base/file.h"
+#include "core/base/save.h"
 #include "core/base/text.h"
 
 static gw_status refuse(const char *path, const char *what) {
@@ -80,23 +82,62 @@ static void identify(gw_parts *p) {
 
 /* 1 when the journal is of the same work; hashes of whole tensors are kept. */
 static int read_journal(gw_parts *p, size_t tensors) {
-    FILE *f = fopen(p->journal, "r");
-    uint64_t identity = 0, hash;
+    int fd = dup(p->journal_fd);
+    FILE *f = fd >= 0 ? fdopen(fd, "r") : NULL;
+    uint64_t identity = 0, hash, source;
     size_t number;
     char line[80];
     if (f == NULL) {
+        if (fd >= 0) {
+            close(fd);
+        }
         return 0;
     }
     int same = fgets(line, sizeof line, f) != NULL &&
                sscanf(line, "godwit quantize %" SCNx64, &identity) == 1 && identity == p->identity;
     while (same && fgets(line, sizeof line, f) != NULL) {
-        if (strchr(line, '\n') != NULL && sscanf(line, "%zu %" SCNx64, &number, &hash) == 2 &&
+        if (strchr(line, '\n') != NULL &&
+            sscanf(line, "%zu %" SCNx64 " %" SCNx64, &number, &hash, &source) == 3 &&
             number < tensors) {
             p->hashes[number] = hash;
+            p->sources[number] = source;
         }
     }
     fclose(f);
     return same;
+}
+
+/* Is the open file still the one of that name? A run that ended may have removed it. */
+static int is_there(int fd, const char *path) {
+    struct stat ours, named;
+    return fstat(fd, &ours) == 0 && lstat(path, &named) == 0 && ours.st_ino == named.st_ino &&
+           ours.st_dev == named.st_dev;
+}
+
+/* Opens the journal and locks it, so that nobody else writes the files beside it. File systems
+ * without locks have none. */
+static gw_status lock_journal(gw_parts *p) {
+    for (int tries = 0; tries < 100; tries++) {
+        int fd = open(p->journal, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (fd < 0) {
+            return refuse(p->journal, "create it");
+        }
+        if (flock(fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR)) {
+            close(fd);
+            if (errno == EINTR) {
+                continue;
+            }
+            return gw_fail(GW_E_IO, p->list[0].path,
+                           "is being written by another godwit quantize: wait for it, or give "
+                           "another name");
+        }
+        if (is_there(fd, p->journal)) {
+            p->journal_fd = fd;
+            return GW_OK;
+        }
+        close(fd);
+    }
+    return gw_fail(GW_E_IO, p->journal, "cannot be locked: it vanishes again and again");
 }
 
 static gw_status write_all(int fd, const char *path, const void *data, size_t bytes, uint64_t at,
@@ -114,9 +155,9 @@ static gw_status write_all(int fd, const char *path, const void *data, size_t by
     return GW_OK;
 }
 
-gw_status gw_parts_note(gw_parts *p, size_t tensor, uint64_t hash) {
-    char line[64];
-    int n = snprintf(line, sizeof line, "%zu %" PRIx64 "\n", tensor, hash);
+gw_status gw_parts_note(gw_parts *p, size_t tensor, uint64_t hash, uint64_t source) {
+    char line[80];
+    int n = snprintf(line, sizeof line, "%zu %" PRIx64 " %" PRIx64 "\n", tensor, hash, source);
     return write_all(p->journal_fd, p->journal, line, (size_t)n, 0, 0);
 }
 
@@ -159,10 +200,11 @@ static gw_status open_part(gw_out_file *q, int again) {
     return write_all(q->fd, q->partial, q->head.at, q->head.n, 0, 1);
 }
 
-gw_status gw_parts_begin(gw_parts *p, int resume, size_t tensors) {
+gw_status gw_parts_begin(gw_parts *p, int resume, size_t tensors, int *resumed) {
     struct stat st;
     p->hashes = calloc(tensors + 1, sizeof *p->hashes);
-    if (p->hashes == NULL) {
+    p->sources = calloc(tensors + 1, sizeof *p->sources);
+    if (p->hashes == NULL || p->sources == NULL) {
         return gw_fail(GW_E_NOMEM, p->journal, "no memory to write it");
     }
     for (int i = 0; i < p->n; i++) {
@@ -171,18 +213,21 @@ gw_status gw_parts_begin(gw_parts *p, int resume, size_t tensors) {
         }
     }
     identify(p);
+    GW_TRY(lock_journal(p));
     int again = resume && read_journal(p, tensors);
     for (int i = 0; i < p->n; i++) {
         GW_TRY(open_part(&p->list[i], again));
     }
-    p->journal_fd =
-        open(p->journal, O_WRONLY | O_CREAT | O_CLOEXEC | (again ? O_APPEND : O_TRUNC), 0666);
-    if (p->journal_fd < 0) {
-        return refuse(p->journal, "create it");
+    *resumed = again;
+    if (again) {
+        return GW_OK;
+    }
+    if (ftruncate(p->journal_fd, 0) != 0) {
+        return refuse(p->journal, "write");
     }
     char line[64];
     int n = snprintf(line, sizeof line, "godwit quantize %" PRIx64 "\n", p->identity);
-    return again ? GW_OK : write_all(p->journal_fd, p->journal, line, (size_t)n, 0, 0);
+    return write_all(p->journal_fd, p->journal, line, (size_t)n, 0, 0);
 }
 
 gw_status gw_parts_write(const gw_parts *p, int part, uint64_t at, const void *data, size_t bytes) {
@@ -237,6 +282,7 @@ gw_status gw_parts_end(gw_parts *p) {
         }
     }
     unlink(p->journal);
+    gw_save_sync_folder(p->list[0].path);
     return GW_OK;
 }
 
@@ -254,13 +300,14 @@ void gw_parts_free(gw_parts *p, int keep) {
         gw_bytes_free(&q->head);
     }
     if (p->journal_fd >= 0) {
-        close(p->journal_fd);
-        if (!keep) {
+        if (!keep && is_there(p->journal_fd, p->journal)) { /* removed while it is still locked */
             unlink(p->journal);
         }
+        close(p->journal_fd);
     }
     free(p->list);
     free(p->journal);
     free(p->hashes);
+    free(p->sources);
     *p = (gw_parts){.journal_fd = -1};
 }

@@ -279,7 +279,8 @@ __device__ static inline void keep_queries(const struct gw_attend_params &p,
  * values from u.value + lane * PER on. */
 template <int HEADS, int PER> struct gw_page_sums { float top, sum, o[HEADS][PER]; };
 
-/* Page u, whose first chunks are on their way; next: what the team does then, which it asks for. */
+/* Attends to page u, whose first chunks are in flight, and prefetches the first chunks of `next`,
+ * the team's unit after it. */
 template <class CELLS, int HEADS, int PER, int E, class CUT, class RING>
 __device__ static inline void attend_page(const struct gw_attend_params &p, const CUT &c,
                                           const gw_desk<HEADS> &d, RING &ring, const gw_unit &u,

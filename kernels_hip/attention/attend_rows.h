@@ -55,8 +55,8 @@ struct gw_rows_work {
     int blocks;             /* of a head's values, a value per lane */
     int first, pages, high; /* pages, and the last position, that any of them sees */
     int rounds, at_once; /* rounds of K, of as many pages as half of the slots hold; as many of V */
-    /* Rows of the step with cells that these look at, from fresh_row on: among so many, those with
-     * a bit; and the first page with one of them. */
+    /* Rows of this step whose new cells these rows attend to: the index of the first, how many rows
+     * the mask covers, the first page that holds such a cell, and the bit mask. */
     int fresh_row, fresh, fresh_page;
     unsigned fresh_bits;
     /* Lane l holds, of row l of the step, the position (pos) and sequence (slot); of page l, its

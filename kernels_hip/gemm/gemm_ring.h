@@ -3,12 +3,15 @@
  * weights; what a stage is and what becomes of it, four blocks of 32 of rows and of tokens, is a
  * class of gemm_span_terms.h, gemm_scaled_terms.h or gemm_block_terms.h.
  *
- * What a block waits for is what it copies and what it issues. Four waves multiply for 128 rows and
- * half of the tokens, so that a token's numbers come from shared memory once for four results of a
- * thread, not for two; waves of their own copy stages to a ring, a few pieces each, for asking
- * takes time; gates say that a stage has come or has been read, so that the two halves of a block
- * are not held to one pace; and blocks share tiles out (gemm_stream_k.h), stages of the next one
- * coming while results of the last leave.
+ * The kernel is bound by shared-memory bandwidth and issue slots. Four measures against that:
+ *   tiling      four waves multiply for 128 rows and half of the tokens, so that a token's operands
+ *               are loaded from shared memory once for four results of a thread, not for two
+ *   producers   separate waves copy stages to a ring, a few pieces each, because issuing copies
+ *               costs slots
+ *   gates       barriers per stage say that it is full or has been read, so that the two halves of
+ *               a block need not run in lockstep
+ *   stream-K    blocks share tiles (gemm_stream_k.h); stages of the next tile are in flight during
+ *               the epilogue of the last
  */
 #ifndef GW_KERNELS_HIP_GEMM_RING_H
 #define GW_KERNELS_HIP_GEMM_RING_H
@@ -32,9 +35,9 @@ __device__ static inline int gw_group_number(int tokens, int token, int n) {
 /* All of it is in the kernel itself, however little a build optimizes: ptxas of nvcc 13.0 does not
  * survive calls behind gw_take_registers.
  *
- * A piece is 64 rows and half of the tokens: four waves have two of them, one above the other. Of a
- * tile of 64 tokens or fewer they have one, of all its tokens, and so where operands take longer
- * than what becomes of sums (gemm_scaled_terms.h). CODE: bytes of a token's code.
+ * A piece is 64 rows and half of the tokens: four waves have two of them, one above the other.
+ * Tiles of at most 64 tokens are one piece, with all tokens; so are formats whose operand
+ * conversion costs more than the epilogue (gemm_scaled_terms.h). CODE: bytes of a token's code.
  *
  * Numbers of a stage's tokens come before their codes, with room for 128; or, where those are
  * bytes, behind them, for as many as the tile has: codes begin at a multiple of 1024. */

@@ -335,8 +335,8 @@ template <class K>
 __device__ static inline float *gw_flow_row(const gw_linear_params &p, unsigned *x) {
     return (float *)x + K::x_bytes(p.terms) / 4;
 }
-/* The order is a weight: it comes with the first slots, for behind megabytes of weights it would be
- * late. By all that multiply, in front of their first slot, which they wait for. */
+/* Prefetches the permutation of columns, by the multiplying waves and before their first ring slot:
+ * they wait for that slot anyway, and after megabytes of weights the permutation would be late. */
 template <class K>
 __device__ static inline void gw_flow_ask_order(const gw_linear_params &p, unsigned *x) {
     const int n = p.terms * GW_ACT_BLOCK;

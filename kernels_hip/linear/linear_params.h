@@ -50,9 +50,8 @@ enum {
 #define GW_LINEAR_BLOCK(rows, copies, pieces)                                                      \
     (GW_LINEAR_THREADS + ((copies) ? 32 * (GW_LINEAR_JOINERS(rows) + ((pieces) != 0)) : 0))
 
-/* What waves have of a tile's sums, floats: of each class and row of x 16 results, and some between
- * rows so that waves write and read without bank conflicts; behind a group's some more, for two
- * groups are read together. */
+/* Floats of a wave's partial sums of a tile: 16 results per class and row of x, rows padded against
+ * bank conflicts, and 16 of padding at the end because two groups are read together. */
 #define GW_LINEAR_SUMS_STEP(rows) ((rows) > 1 ? 20 : 16)
 #define GW_LINEAR_SUMS(rows, classes) ((classes) * (rows)*GW_LINEAR_SUMS_STEP(rows) + 16)
 
@@ -98,8 +97,9 @@ struct gw_linear_params {
     float eps;         /* of the norm in front                               */
     int32_t span;      /* linear_pieces.hip: slots of a wave in a piece of x; with GW_COPIES, pieces
                         * at a time                                          */
-    /* LINEAR: weights of a norm behind it, or 0; what it leaves for the product that reads that: y
-     * times them [rows, left_blocks of 32], in a form, and the squares of y [rows, stride / 32]. */
+    /* LINEAR: weights of the norm that follows (0: none). The epilogue stores y times them as
+     * quantized blocks [rows, left_blocks of 32], laid out as left_form says, and the sums of
+     * squares of y [rows, stride / 32], for the product that reads the norm. */
     GW_DEV(const float) behind;
     GW_DEV(void) left;
     GW_DEV(float) left_squares;

@@ -45,12 +45,12 @@ typedef struct gw_seq {
     int32_t n_pages, slot;
     int32_t n_named;   /* leading pages that others may find, and the name of the last of them */
     gw_page_name name; /* none yet: that of the root                                           */
-    int32_t reach;     /* pages that it begins with when it is admitted, fetched ones included */
+    int32_t reach;     /* cached prefix when it is admitted, in pages, fetched ones included   */
     int passed_up;     /* there are more in main memory, not worth a copy                      */
     int32_t emitted;   /* tokens handed out                                                    */
     int32_t top_rows;  /* with prompt_logprobs: the last prompt token of which a row is not
                           wanted any more                                                      */
-    int32_t known;     /* recurrent blocks know what is before positions from here to pos */
+    int32_t known;     /* first position that has a recurrent state; those up to pos have one  */
     int preempted;     /* how often */
     int32_t since;     /* tokens made since the last time */
     uint64_t admitted; /* in this order: when it was, for the first time; 0: never */

@@ -46,7 +46,7 @@ void gw_host_close(gw_batch *b) { free(b->host.at); }
 
 static char *place_of(const gw_host *h, int32_t place) { return h->at + (size_t)place * h->bytes; }
 
-/* Of what is not known, and of what was not measured for long, nobody says so. */
+/* Is copying a page slower than computing it? False while a time is unmeasured or stale. */
 static int is_slower(const gw_host_time *t, double seconds, double row) {
     return t->doubts < DOUBTS && seconds > 0.0 && row > 0.0 && seconds >= row * GW_PAGE;
 }

@@ -131,8 +131,9 @@ void gw_seq_advance(const gw_batch *b, gw_seq *s, int32_t end) {
     s->pos = end;
 }
 
-/* Those that nobody reads first, then the newest; none that was preempted often and has not made
- * some tokens since, unless there is no other. Never the oldest. NULL: nobody. */
+/* The sequence to preempt, or NULL. Paused clients come first, then the most recently admitted; one
+ * that was preempted REST_AFTER times and has made fewer than REST_TOKENS tokens since is chosen
+ * only if there is no other; the oldest never is, unless its client is paused. */
 static gw_seq *victim(gw_batch *b) {
     gw_seq *found = NULL;
     int best = -1;

@@ -32,9 +32,8 @@ typedef struct gw_gauge {
     int32_t n_points, at[GW_GAUGE_POINTS]; /* 1, 2, 4, ... and the sample */
     double token_body[GW_GAUGE_POINTS];    /* never less than the one before */
     double token_layer, token_rest;        /* rest: embedding, head, and reading the logits */
-    /* Of a token that the device draws itself, a step ahead of the host, as it does where it has
-     * the whole model: launches of the next step and what the host reads are hidden. 0: it does
-     * not. */
+    /* Times per token with sampling on the device, one step ahead of the host, so that launches and
+     * the host's reads are hidden; possible where the device has the whole model. 0: it is not. */
     double drawn_layer, drawn_rest;
     double prompt_layer, prompt_rest; /* a prompt of `chunk` tokens                    */
     double send_token, send_prompt;   /* the hidden state from the host and back to it      */

@@ -63,9 +63,45 @@ static void list_devices(const gw_backend *const *backends, char *out, size_t ro
     }
 }
 
+/* What other programs call devices: the one that is meant here, and what it needs; NULL: none. */
+static const char *words_of_others(const char *name, size_t bytes) {
+    static const struct {
+        const char *word, *meant;
+    } rows[] = {
+        {"cuda", "NVIDIA cards are hip:N here, through the driver's libcuda.so.1"},
+        {"nvidia", "NVIDIA cards are hip:N here, through the driver's libcuda.so.1"},
+        {"rocm", "AMD cards are hip:N here, through libamdhip64.so"},
+        {"amd", "AMD cards are hip:N here, through libamdhip64.so"},
+        {"gpu", "graphics cards are hip:N (NVIDIA, AMD) and opencl:N here; each needs its driver"},
+        {"metal", "there is no Metal here; graphics cards are hip:N and opencl:N"},
+        {"mps", "there is no Metal here; graphics cards are hip:N and opencl:N"},
+        {"vulkan", "there is no Vulkan here; graphics cards are hip:N (NVIDIA, AMD) and opencl:N"},
+        {"sycl", "there is no SYCL here; Intel's cards are opencl:N"},
+        {"xpu", "there is no SYCL here; Intel's cards are opencl:N"},
+        {"intel", "Intel's cards are opencl:N here"},
+        {"none", "no card is --device cpu here"},
+    };
+    size_t n = 0; /* CUDA0, cuda:1, "Vulkan 0" are such words with a number */
+    while (n < bytes && isalpha((unsigned char)name[n])) {
+        n++;
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (n == strlen(rows[i].word) && holds(name, rows[i].word, n) &&
+            strspn(name + n, ": 0123456789") >= bytes - n) {
+            return rows[i].meant;
+        }
+    }
+    return NULL;
+}
+
 static gw_status not_there(const gw_backend *const *backends, const char *name, size_t bytes) {
     char list[LIST + 64];
     list_devices(backends, list, sizeof list);
+    const char *meant = words_of_others(name, bytes);
+    if (meant != NULL) {
+        return gw_fail(GW_E_DEVICE, "device", "'%.*s' is no name here: %s; there are %s",
+                       bytes < 40 ? (int)bytes : 40, name, meant, list);
+    }
     return gw_fail(GW_E_DEVICE, "device", "'%.*s' is not on this machine; there are %s",
                    bytes < 40 ? (int)bytes : 40, name, list);
 }
@@ -255,9 +291,9 @@ static gw_status read_fetching(gw_place *p, const char *text) {
             return GW_OK;
         }
     }
-    return text == NULL ? GW_OK
-                        : gw_fail(GW_E_ARGUMENT, "prompt-offload",
-                                  "'%.40s' is none of auto, on, off", text);
+    return text == NULL
+               ? GW_OK
+               : gw_fail(GW_E_ARGUMENT, "prompt-offload", "'%.40s' is none of auto, on, off", text);
 }
 
 int gw_place_fetches(const gw_place *p) {

@@ -155,7 +155,7 @@ int gw_place_pass_over(const gw_place *place, const gw_model_options *options, g
                        gw_passed *passed);
 /* Adds to place->note what the devices that `where` names do another way than asked for. */
 void gw_place_add_notes(gw_place *place);
-/* What has come up since, on those devices; "" when nothing. */
+/* Warnings of those devices since the place was opened; "" when there are none. */
 const char *gw_place_fault(const gw_place *place);
 
 /* For a session: a copy of place->where in which attention runs at home where its device has no

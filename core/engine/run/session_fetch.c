@@ -17,9 +17,9 @@
 #include "core/base/clock.h"
 #include "core/engine/run/session_state.h"
 
-/* A chunk of fewer rows is no reading, and each rate has so many. The first one of a byte has the
- * page faults of a file that nobody has read yet: where it is slower, but not by so much, there is
- * a second one. */
+/* Chunks of fewer than READ_ROWS rows are not measured; each rate is the best of READINGS samples.
+ * The first transfer includes the page faults of a cold file: where it is slower than main memory,
+ * but by less than HOPELESS times, a second sample is taken. */
 enum { READ_ROWS = 64, READINGS = 2, HOPELESS = 4 };
 /* What a link carries while another transfer is begun (some 40 us at 50 GB/s). */
 enum { GAP_BYTES = 2 << 20 };

@@ -2,8 +2,8 @@
  * the KV cache.
  *
  * A block of a layer that has a state keeps `entries` of them for each sequence (layout and
- * meaning: core/plan/op.h), GW_STATE_ENTRIES where nothing else is asked: what is known before the
- * last so many positions. So a pass of decode can be taken back row by row, and rewinding is
+ * meaning: core/plan/op.h), GW_STATE_ENTRIES where nothing else is asked: the states before each of
+ * the last `entries` positions. So a pass of decode can be taken back row by row, and rewinding is
  * forgetting a position, as in the KV cache; a position further back is reached by running tokens
  * again, those behind the last of three prompts at whose end states were kept in main memory
  * (session_return.c). Two entries are the least: from one to the next.

@@ -232,7 +232,7 @@ gw_status gw_schema_judge_listed(gw_schema_work *w, json_t *flat, const char *wh
     return *is ? judge_beside(w, &p, value, is) : GW_OK;
 }
 
-/* const and enum: their values as they are, those that fit what stands beside them. */
+/* const and enum: emits those of their values that satisfy the sibling keywords. */
 static gw_status put_listed(gw_schema_work *w, const gw_schema_part *p) {
     json_t *only = json_object_get(p->schema, "const"), *list = json_object_get(p->schema, "enum");
     json_t *value;

@@ -1,5 +1,5 @@
-/* apps/sha256.c - SHA-256, as FIPS 180-4 section 6.2 defines it. */
-#include "apps/sha256.h"
+/* core/base/sha256.c - SHA-256, as FIPS 180-4 section 6.2 defines it. */
+#include "core/base/sha256.h"
 
 #include <string.h>
 
@@ -42,14 +42,14 @@ static void compress(uint32_t state[8], const unsigned char *block) {
     }
 }
 
-void sha256_begin(sha256 *h) {
+void gw_sha256_begin(gw_sha256 *h) {
     static const uint32_t start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     memcpy(h->state, start, sizeof start);
     h->bytes = 0;
 }
 
-void sha256_add(sha256 *h, const void *data, size_t bytes) {
+void gw_sha256_add(gw_sha256 *h, const void *data, size_t bytes) {
     const unsigned char *at = data;
     size_t used = h->bytes % 64;
     h->bytes += bytes;
@@ -71,18 +71,23 @@ void sha256_add(sha256 *h, const void *data, size_t bytes) {
     }
 }
 
-void sha256_end(sha256 *h, char hex[65]) {
+void gw_sha256_end(gw_sha256 *h, unsigned char digest[32]) {
     static const unsigned char padding[64] = {0x80};
     uint64_t bits = h->bytes * 8;
     unsigned char length[8];
     for (int i = 0; i < 8; i++) {
         length[i] = (unsigned char)(bits >> (56 - 8 * i));
     }
-    sha256_add(h, padding, 1 + (119 - h->bytes % 64) % 64);
-    sha256_add(h, length, sizeof length);
+    gw_sha256_add(h, padding, 1 + (119 - h->bytes % 64) % 64);
+    gw_sha256_add(h, length, sizeof length);
+    for (int i = 0; i < 32; i++) {
+        digest[i] = (unsigned char)(h->state[i / 4] >> (24 - 8 * (i % 4)));
+    }
+}
+
+void gw_sha256_hex(const unsigned char digest[32], char hex[65]) {
     for (int i = 0; i < 64; i++) {
-        uint32_t nibble = h->state[i / 8] >> (28 - 4 * (i % 8)) & 15u;
-        hex[i] = "0123456789abcdef"[nibble];
+        hex[i] = "0123456789abcdef"[digest[i / 2] >> (4 - 4 * (i % 2)) & 15];
     }
     hex[64] = '\0';
 }

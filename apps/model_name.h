@@ -1,0 +1,18 @@
+/* apps/model_name.h - what people call a model: a file, a folder, a name on a hub, and names that
+ * are none of these. */
+#ifndef GW_APPS_MODEL_NAME_H
+#define GW_APPS_MODEL_NAME_H
+
+#include "apps/options.h"
+
+/* Each model that the options name by its name on a hub, by --hf-repo or an address becomes the
+ * path of its file or folder: in the cache, or after a download (of `serve` only by --hf-repo and
+ * --model-url). For other names that are no file or folder here the error says what to do; paths
+ * that just are not there are the library's to report. Exit code. */
+int model_names_resolve(app_options *o, const app_command *command);
+
+/* Bytes for weights on the device that is chosen when none is named: a card's free memory, else the
+ * main memory's; 0: not known. */
+uint64_t model_memory(void);
+
+#endif
