@@ -167,7 +167,7 @@ static int exchange(running *r, const char *text, size_t bytes, chat_text *out) 
     }
 }
 
-/* What went wrong, behind what the command wrote. */
+/* What went wrong, after what the command wrote. */
 static void describe(const running *r, const app_options *o, char why[96]) {
     if (r->late) {
         snprintf(why, 96, "\nerror: the command took longer than %g s and was ended",

@@ -430,7 +430,7 @@ static int take_choice(ask *a, const json_t *list, const char *field, fault *f) 
 typedef enum said_as { AS_SCHEMA, AS_RULES, AS_PATTERN, AS_CHOICE, AS_ANY_OBJECT } said_as;
 
 static const struct {
-    const char *name; /* of the request; of structured_outputs behind the point */
+    const char *name; /* of the request; of structured_outputs after the point */
     said_as as;
 } constraints[] = {
     {"json_schema", AS_SCHEMA},

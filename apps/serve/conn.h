@@ -3,7 +3,7 @@
  *
  *   head 10 s from its first byte; body 60 s and 1 s per MiB, 16 KiB/s after 10 s; nothing read of
  *   an answer for 60 s, nothing asked for 60 s: closed. When there are too many connections the one
- *   that has asked nothing for longest gives way. A request that comes behind another waits for
+ *   that has asked nothing for longest gives way. A request that comes after another waits for
  *   that answer.
  */
 #ifndef GW_APPS_SERVE_CONN_H

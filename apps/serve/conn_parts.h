@@ -15,7 +15,7 @@ enum {
     IDLE_SECONDS = 60,
     WRITE_SECONDS = 60,
     LINGER_SECONDS = 2,
-    LINGER_BYTES = 1 << 20,               /* that are thrown away behind a refusal */
+    LINGER_BYTES = 1 << 20,               /* that are thrown away after a refusal */
     PIPELINED_MAX = HTTP_HEAD_MAX + 4096, /* bytes that are read ahead of an answer */
     FULL_BYTES = 256 * 1024
 };

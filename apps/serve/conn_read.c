@@ -21,7 +21,7 @@ static void new_id(char id[132]) {
 
 /* ---- refusing -------------------------------------------------------------------------------- */
 
-/* What cannot be read as a request is answered, and nothing behind it is looked at. */
+/* What cannot be read as a request is answered, and nothing after it is looked at. */
 static void refuse_with(conn *c, const fault *f) {
     c->state = ANSWERING;
     c->close = 1;

@@ -10,7 +10,7 @@ typedef struct grammars grammars;
 /* What says which grammar it is: a digest of all that it is made of. */
 typedef struct grammar_key {
     const void *model;
-    char digest[65];
+    unsigned char digest[32];
 } grammar_key;
 
 typedef struct kept_grammar {

@@ -5,21 +5,21 @@
 
 #include "apps/serve/job_parts.h"
 #include "apps/serve/text.h"
-#include "apps/sha256.h"
+#include "core/base/sha256.h"
 
-static void add(sha256 *h, const char *text) {
-    sha256_add(h, text != NULL ? text : "", (text != NULL ? strlen(text) : 0) + 1);
+static void add(gw_sha256 *h, const char *text) {
+    gw_sha256_add(h, text != NULL ? text : "", (text != NULL ? strlen(text) : 0) + 1);
 }
 
 /* All that the grammar depends on, besides the model and how it was loaded. */
 static void make_key(const job *j, choice *c, const char *tools) {
     const ask *a = &j->ask;
-    sha256 h;
+    gw_sha256 h;
     char numbers[80];
     snprintf(numbers, sizeof numbers, "%d %d %d %d %d %d", c->answer != NULL, a->chat != NULL,
              (int)a->grammar_kind, (int)a->choice, a->one_call,
              c->answer != NULL ? gw_answer_beginning(c->answer) : 0);
-    sha256_begin(&h);
+    gw_sha256_begin(&h);
     add(&h, numbers);
     add(&h, tools);
     add(&h, a->named);
@@ -27,7 +27,7 @@ static void make_key(const job *j, choice *c, const char *tools) {
     add(&h, a->plain_reasoning ? "none" : j->s->o->reasoning_form);
     add(&h, j->s->o->tool_form);
     c->key.model = j->m;
-    sha256_end(&h, c->key.digest);
+    gw_sha256_end(&h, c->key.digest);
 }
 
 size_t job_find_grammars(job *j) {

@@ -1,4 +1,4 @@
-/* apps/serve/loop.h - one thread for sockets and timers (libevent's), a few workers beside it, and
+/* apps/serve/loop.h - one thread for sockets and timers (libevent's), a few workers, and
  * how work gets from one to the other. A task is a part of what it works on, so that handing it
  * over takes no memory and cannot fail. */
 #ifndef GW_APPS_SERVE_LOOP_H
@@ -20,7 +20,7 @@ typedef struct loop loop;
 /* What takes long waits for what takes long, and for nothing else. */
 typedef enum loop_work_kind { LOOP_SHORT, LOOP_LONG } loop_work_kind;
 
-/* workers: threads beside the loop's, for short work and as many for long. NULL: no memory, no
+/* workers: threads besides the loop's, for short work and as many for long. NULL: no memory, no
  * threads or no descriptors. */
 loop *loop_new(int workers);
 /* Waits for the workers' tasks, at most so many seconds; what is posted to the loop then is run as

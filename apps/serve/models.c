@@ -496,7 +496,7 @@ void models_release(models *all, model *m) {
     e->used = app_seconds();
     if (e->users == 0) {
         if (e->keep == 0 && e->state == MODEL_READY) {
-            drop(e, "it was asked for");
+            drop(e, "a client has no more use for it");
         }
         start_loading(all); /* one may have waited for its memory */
     }
@@ -512,7 +512,7 @@ int models_let_go(models *all, const char *name, fault *f) {
     if (e != NULL && e->state == MODEL_READY) {
         e->keep = 0;
         if (e->users == 0) {
-            drop(e, "it was asked for");
+            drop(e, "a client has no more use for it");
         }
     }
     return e != NULL ? 0 : -1;

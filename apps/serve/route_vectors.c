@@ -60,7 +60,7 @@ static int add_tokens(job *j, texts *t, int32_t *ids, int32_t *types, size_t n) 
     return 0;
 }
 
-/* A text, behind what the model's files put before each; pair NULL: alone. */
+/* A text, after what the model's files put before each; pair NULL: alone. */
 static int add_text(job *j, texts *t, const char *before, const json_t *text, const json_t *pair) {
     text_buffer whole = {0};
     int32_t *ids = NULL, *types = NULL;
