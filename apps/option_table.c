@@ -311,7 +311,8 @@ const app_option app_option_table[] = {
      "tokens of a text in front of each test, which are not timed"},
     {"-pg", KIND_INTS, CMD_BENCH, AT(pg), 1, 1048576, "PP,TG", NULL,
      "tests of a prompt of PP tokens and TG generated ones together: pairs"},
-    {"-npl --parallel", KIND_INTS, CMD_BRIEF | CMD_BENCH, AT(parallel), 1, 128, "N,...", NULL,
+    {"-npl --parallel", KIND_INTS, CMD_BRIEF | CMD_BENCH, AT(parallel), 1, GW_PARALLEL_MAX,
+     "N,...", NULL,
      "so many texts at once instead, each with a prompt of -p and an answer of -n tokens, as "
      "llama-batched-bench does"},
     {"-r --repetitions", KIND_INT, CMD_BRIEF | CMD_BENCH, AT(repetitions), 1, 10000, "N", "5",

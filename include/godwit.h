@@ -718,7 +718,7 @@ void gw_drafter_stats(const gw_drafter *drafter, gw_draft_stats *out);
 typedef struct gw_batch gw_batch;
 typedef struct gw_request gw_request;
 
-enum { GW_PARALLEL_MAX = 128, GW_TOP_LOGPROBS = 20 };
+enum { GW_PARALLEL_MAX = 256, GW_TOP_LOGPROBS = 20 };
 
 typedef struct gw_batch_options {
     int32_t n_ctx;        /* the most tokens of one choice; 0: the model's training context      */

@@ -63,7 +63,7 @@ typedef struct bc_request {
 
 typedef struct bc_plan {
     const char *model; /* NULL: BC_MODEL */
-    const char *device, *layers, *kv_type, *split_mode;
+    const char *device, *layers, *kv_type, *split_mode, *weights;
     int requests;
     int32_t parallel, chunk, tokens; /* of the cache */
     int32_t host;                    /* pages in main memory, about */
@@ -327,6 +327,7 @@ static inline gw_batch_stats bc_check(const bc_plan *p) {
                            .device = p->device,
                            .offload_layers = p->layers,
                            .split_mode = p->split_mode,
+                           .weights = p->weights,
                            .threads = 1,
                            .exact = 1};
     gw_model *m, *alone = NULL, *draft = NULL;
@@ -383,6 +384,26 @@ static inline gw_batch_stats bc_check(const bc_plan *p) {
     gw_session_free(s);
     gw_model_free(alone);
     return stats;
+}
+
+/* A mixture of experts in 4 bits, so many requests at once: passes of more rows than drafts have,
+ * in which experts have some rows, all or none. path: that of mixtral. */
+static inline void bc_experts(const char *device, const char *path, int requests) {
+    const bc_plan p = {.model = path,
+                       .device = device,
+                       .weights = "int4-g32",
+                       .kv_type = "f32",
+                       .requests = requests,
+                       .parallel = GW_PARALLEL_MAX,
+                       .chunk = 256,
+                       .tokens = 64 * 2 * GW_PARALLEL_MAX,
+                       .stem = 10,
+                       .own = 4,
+                       .answer = 7,
+                       .seed = 11,
+                       .at_once = 1};
+    gw_batch_stats s = bc_check(&p);
+    assert_true(s.rows > 10 * s.steps);
 }
 
 /* On a device: a recurrent model whose own layer drafts, from snapshots on. path: that of

@@ -14,6 +14,7 @@ typedef struct experts_case {
     int n, experts, used, k, m, bias, gate_input, alone; /* alone: no gate, only w0 */
     gw_act_kind kind;
     float limit, alpha;
+    int skewed; /* the first expert is chosen by all rows, the last one by one of them */
 } experts_case;
 
 /* Different experts of each row, in increasing order, and their gates. */
@@ -22,6 +23,7 @@ static void make_route(float *route, const experts_case *c) {
         int expert = 0, left = c->experts - c->used;
         for (int k = 0; k < c->used; k++) {
             int skip = (r * 7 + k * 3) % 4;
+            skip = !c->skewed ? skip : r == c->n - 1 && k > 0 ? left : k == 1 ? r % (left - 1) : 0;
             skip = skip < left ? skip : left;
             left -= skip;
             expert += skip;
@@ -192,6 +194,52 @@ static void experts_of_format(const op_bench *bench, gw_fmt fmt) {
     c.m = 80;
     c.n = 70;
     check_experts(bench, &c);
+    c.order =
+        GW_ORDER_DECODE; /* more than a tile for one expert, whole strips but no whole block */
+    c.m = 48;
+    c.n = 18;
+    c.skewed = 1;
+    check_experts(bench, &c);
+    c.op = GW_OP_EXPERTS_GLU;
+    c.m = 64;
+    check_experts(bench, &c);
+}
+
+/* Many rows in the order of decode: as many as plans have, each way to share experts, records of
+ * all classes of lanes and of some, with and without what an expert may have. */
+static void many_rows_of_experts(void **state) {
+    static const struct {
+        int n, experts, used, skewed, k;
+    } of[] = {{5, 9, 3, 0, 1312}, {8, 3, 3, 0, 512},   {16, 40, 2, 1, 1312}, {17, 17, 1, 0, 96},
+              {32, 6, 4, 1, 512}, {64, 64, 2, 0, 288}, {128, 8, 2, 1, 160},  {256, 12, 2, 0, 160}};
+    static op_bench bench;
+    (void)state;
+    ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+        experts_case c = {.op = GW_OP_EXPERTS_GLU,
+                          .fmt = i % 2 == 0 ? GW_FMT_MXFP4 : GW_FMT_Q8_0,
+                          .out = i % 3 == 0 ? GW_FMT_F32 : GW_FMT_ACT8,
+                          .n = of[i].n,
+                          .experts = of[i].experts,
+                          .used = of[i].used,
+                          .k = of[i].k,
+                          .m = of[i].n > 32 ? 32 : 160,
+                          .skewed = of[i].skewed,
+                          .bias = i % 2 == 0,
+                          .gate_input = i % 4 == 3,
+                          .alone = i == 3,
+                          .order = GW_ORDER_DECODE,
+                          .kind = i == 3       ? GW_ACT_RELU2
+                                  : i % 2 == 0 ? GW_ACT_SWIGLU_OAI
+                                               : GW_ACT_SILU,
+                          .limit = 7.0f,
+                          .alpha = 1.702f};
+        check_experts(&bench, &c);
+        c.op = GW_OP_EXPERTS_DOWN;
+        c.alone = 0;
+        check_experts(&bench, &c);
+    }
+    ot_close(&bench);
 }
 
 static void experts_are_their_products(void **state) {

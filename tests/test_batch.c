@@ -77,6 +77,12 @@ static void in_disorder(void **state) {
     assert_true(s.host_saved > 0 && s.host_fetched > 0);
 }
 
+/* As many rows as a pass can have. */
+static void many_rows_of_experts(void **state) {
+    (void)state;
+    bc_experts("cpu", shared_path("goldens/mixtral"), TEST_SANITIZED ? 60 : 220);
+}
+
 /* As many drafts as pay: of a model that mostly agrees some do, and fewer passes are needed. */
 static void drafts(void **state) {
     (void)state;
@@ -104,9 +110,12 @@ static void states(void **state) {
         int lookup, mtp;
         const char *length;
     } cases[] = {
-        {"falcon-h1", 1, 0, NULL},   {"qwen3-next", 0, 0, NULL},
-        {"qwen4-exp", 0, 0, NULL},   {"kimi-linear", 0, 0, NULL},
-        {"lfm2", 1, 0, NULL},        {"deepseek-v3", 0, 1, NULL},
+        {"falcon-h1", 1, 0, NULL},
+        {"qwen3-next", 0, 0, NULL},
+        {"qwen4-exp", 0, 0, NULL},
+        {"kimi-linear", 0, 0, NULL},
+        {"lfm2", 1, 0, NULL},
+        {"deepseek-v3", 0, 1, NULL},
         {"qwen3.5-moe-mm", 0, 1, "fixed:3"},
     };
     uint64_t fetched = 0;
@@ -146,8 +155,7 @@ static void states(void **state) {
 /* Windows, of which a prefix serves as any does; latent caches; caches of which a row is read at
  * once with those behind it. */
 static void other_caches(void **state) {
-    static const char *const names[] = {"gemma3-pattern", "deepseek-v3", "deepseek-v4",
-                                        "gemma4-e"};
+    static const char *const names[] = {"gemma3-pattern", "deepseek-v3", "deepseek-v4", "gemma4-e"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char folder[80], path[256];
@@ -796,6 +804,7 @@ int main(void) {
         cmocka_unit_test(too_small_a_cache),
         cmocka_unit_test(from_main_memory),
         cmocka_unit_test(many_rows),
+        cmocka_unit_test(many_rows_of_experts),
         cmocka_unit_test(drafts),
         cmocka_unit_test(nothing_is_taken_for_a_token),
         cmocka_unit_test(states),

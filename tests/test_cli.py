@@ -167,7 +167,7 @@ def test_examples_run(command, tmp_path):
     ("bench --gemm act8:K=64,N=64", ["act8", "no format of weights"]),
     ("bench --exchange 8192,0", ["--exchange", "WIDTH[,ROWS,...]"]),
     ("bench --exchange 8192, --device cpu", ["--exchange", "WIDTH[,ROWS,...]"]),
-    ("bench --parallel 129", ["--parallel", "1 to 128"]),
+    ("bench --parallel 257", ["--parallel", "1 to 256"]),
     ("logits --rows 17 --ids 1", ["--rows", "1 to 16"]),
     ("logits --rows 0 --ids 1", ["--rows"]),
     ("logits --ids 1,-2", ["--ids"]),

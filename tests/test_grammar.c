@@ -565,7 +565,7 @@ static void test_large(void **state) {
     endure("undefined", whole, at + n, "w");
     free(text);
     gw_program *program = NULL;
-    text = filled("[a-z]{1000} \"%d\" ", 300, &n);
+    text = filled("[a-z]{1000} \"%d\" ", 1200, &n);
     memcpy(whole + at, text, n);
     assert_int_equal(gw_grammar_compile("grammar", whole, at + n, &program), GW_E_LIMIT);
     assert_non_null(strstr(gw_error_text(), "too large"));

@@ -19,6 +19,12 @@ static void states(void **state) {
     bc_states("hip", shared_path("goldens/qwen3.5-moe-mm"));
 }
 
+static void experts(void **state) {
+    (void)state;
+    bc_experts("hip", shared_path("goldens/mixtral"),
+               getenv("GODWIT_HIP_DRIVER") != NULL ? 40 : 200);
+}
+
 static void ngrams(void **state) {
     (void)state;
     bc_ngrams("hip", shared_path("goldens/qwen4-exp"));
@@ -62,7 +68,7 @@ static void passes_of_cards_are_longer(void **state) {
 
 static int run_all(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(in_disorder), cmocka_unit_test(states),
-                                       cmocka_unit_test(ngrams),
+                                       cmocka_unit_test(experts), cmocka_unit_test(ngrams),
                                        cmocka_unit_test(passes_of_cards_are_longer)};
     cmocka_set_test_filter(getenv("GODWIT_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);

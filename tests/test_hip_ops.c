@@ -961,6 +961,7 @@ static int run_all(const char *name) {
         cmocka_unit_test(a_layer_asks_ahead),
         cmocka_unit_test(rows_are_grouped_once),
         cmocka_unit_test(experts_are_their_products),
+        cmocka_unit_test(many_rows_of_experts),
         cmocka_unit_test(step_is_there_first),
     };
     cmocka_set_test_filter(getenv("GODWIT_TEST")); /* a pattern: one test alone */

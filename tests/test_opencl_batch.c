@@ -25,6 +25,16 @@ static void states(void **state) {
     bc_states("opencl", shared_path("goldens/qwen3.5-moe-mm"));
 }
 
+static void experts(void **state) {
+    (void)state;
+    if (gw_backend_opencl.device_count() < 1) {
+        print_message("SKIP: no OpenCL device here\n");
+        skip();
+    }
+    setenv("GODWIT_OPENCL", "no-cache,any-floats", 0);
+    bc_experts("opencl", shared_path("goldens/mixtral"), 40);
+}
+
 static void ngrams(void **state) {
     (void)state;
     if (gw_backend_opencl.device_count() < 1) {
@@ -138,9 +148,12 @@ static void pieces_of_any_length(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_disorder), cmocka_unit_test(states), cmocka_unit_test(ngrams),
-        cmocka_unit_test(passes_that_keep_nobody_waiting), cmocka_unit_test(pieces_of_any_length)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(in_disorder),
+                                       cmocka_unit_test(states),
+                                       cmocka_unit_test(experts),
+                                       cmocka_unit_test(ngrams),
+                                       cmocka_unit_test(passes_that_keep_nobody_waiting),
+                                       cmocka_unit_test(pieces_of_any_length)};
     cmocka_set_test_filter(getenv("GODWIT_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

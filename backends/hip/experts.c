@@ -1,7 +1,7 @@
-/* backends/hip/experts.c - EXPERTS_GLU, EXPERTS_DOWN: nodes to launches. Generated tokens of
- * quantized weights have a launch each, in which a shared expert has its part; prompts have rows
- * sorted by expert and a product at a time; what neither takes, odd widths and float weights, has a
- * team for each number.
+/* backends/hip/experts.c - EXPERTS_GLU, EXPERTS_DOWN: nodes to launches. A few generated tokens of
+ * quantized weights have a launch each, in which a shared expert has its part; many have their rows
+ * sorted by expert, and so have prompts, a product at a time; what none of these takes, odd widths
+ * and float weights, has a team for each number.
  */
 #include <stdio.h>
 
@@ -13,7 +13,7 @@
 
 enum { MOST_ENTRIES = 65535 /* of a grid */ };
 
-typedef enum way { DECODE, SORTED, APART } way;
+typedef enum way { DECODE, MANY, SORTED, APART } way;
 
 /* ---- what is accepted ------------------------------------------------------------------------ */
 
@@ -35,6 +35,19 @@ static int gemm_shared(const struct gw_device *d, gw_fmt fmt) {
                           gw_hip_record_bytes(fmt));
 }
 
+static int many_shared(const struct gw_device *d, const gw_tensor *w) {
+    int records = (int)gw_hip_groups(gw_hip_width(w), GW_STRIP_FLOATS);
+    return GW_EXPERTS_MANY_SHARED(d->warp, records, gw_hip_record_bytes(w->fmt));
+}
+
+/* Rows of a decode plan from which on an expert's weights, read once for all of its entries, make
+ * up for the sort. */
+static int takes_many(const gw_node *node, const struct gw_device *d) {
+    return node->in[0]->dim[0] > GW_EXPERTS_FEW && gw_hip_has_matrices(d) &&
+           node->args.experts.experts <= GW_EXPERTS_MOST &&
+           many_shared(d, node->w[0]) <= d->shared_bytes;
+}
+
 static way way_of(const gw_node *node, const struct gw_device *d) {
     const gw_experts_args *a = &node->args.experts;
     int glu = node->op == GW_OP_EXPERTS_GLU, unit = glu ? GW_ACT_BLOCK : GW_STRIP_ROWS;
@@ -48,7 +61,7 @@ static way way_of(const gw_node *node, const struct gw_device *d) {
     }
     if (a->order == GW_ORDER_DECODE) {
         int room = glu || GW_EXPERTS_DOWN_SHARED(a->used + 1) <= d->shared_bytes;
-        return pair && room ? DECODE : APART;
+        return pair && takes_many(node, d) ? MANY : pair && room ? DECODE : APART;
     }
     return gw_hip_has_matrices(d) && fits && a->experts <= GW_EXPERTS_MOST ? SORTED : APART;
 }
@@ -71,8 +84,11 @@ static int accepts(const gw_kernel *kernel, const gw_node *node, const struct gw
 }
 
 int gw_hip_experts_leave(const struct gw_segment *segment, const gw_node *node) {
-    return node->op == GW_OP_EXPERTS_DOWN && way_of(node, segment->device) == DECODE &&
-           rows_of(node) % GW_ACT_BLOCK == 0;
+    if (node->op != GW_OP_EXPERTS_DOWN || rows_of(node) % GW_ACT_BLOCK != 0) {
+        return 0;
+    }
+    way how = way_of(node, segment->device);
+    return how == DECODE || how == MANY;
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */
@@ -92,7 +108,7 @@ static gw_status sort(struct gw_segment *segment, const gw_node *node,
                       struct gw_experts_params *p) {
     unsigned entries = entries_of(segment, p);
     size_t list = padded(entries * sizeof(int32_t));
-    size_t most = GW_EXPERTS_TILES(entries, (unsigned)p->experts);
+    size_t most = GW_EXPERTS_TILES(entries, (unsigned)p->experts, (unsigned)p->tokens);
     size_t bytes = 256 + list + most * sizeof(struct gw_experts_tile);
     int known = segment->sorted.of == node->in[1];
     for (int i = segment->sorted.node; i < segment->node && known; i++) {
@@ -133,7 +149,7 @@ static gw_status product(struct gw_segment *segment, const gw_node *node, way ho
     }
     name_of(name, sizeof name, "gemm", fmt);
     return gw_hip_record(segment, node, name,
-                         (unsigned)GW_EXPERTS_TILES(entries, (unsigned)p->experts),
+                         GW_EXPERTS_TILES(entries, (unsigned)p->experts, (unsigned)p->tokens),
                          gw_hip_groups((size_t)p->m, GW_GEMM_WAVES_FEW * GW_STRIP_ROWS), 1,
                          (unsigned)(GW_GEMM_WAVES_FEW * segment->device->warp), 1, 1,
                          (unsigned)gemm_shared(segment->device, fmt), p, sizeof *p);
@@ -172,13 +188,15 @@ static int records_of(int64_t n) {
     return (int)gw_hip_groups((size_t)blocks_of(n), GW_STRIP_BLOCKS);
 }
 
-/* Of a block of gw_experts_down: as many waves as its pieces keep busy in the same number of turns.
- */
-static unsigned down_waves(const struct gw_device *d, const struct gw_experts_params *p) {
+/* Of a block of gw_experts_down: as many waves as its pieces keep busy in the same number of turns;
+ * half of them where a multiprocessor would have a second block only after its first one. */
+static unsigned down_waves(const struct gw_device *d, const struct gw_experts_params *p,
+                           unsigned rows) {
     int each = records_of(p->k), own = p->own[0] != 0 ? records_of(p->own_n) : 0;
     each = each < GW_EXPERTS_CLASSES ? each : GW_EXPERTS_CLASSES;
     own = own < GW_EXPERTS_CLASSES ? own : GW_EXPERTS_CLASSES;
     size_t pieces = (size_t)(p->used * each + own), most = GW_EXPERTS_DOWN_MOST((size_t)d->warp);
+    most = (size_t)p->m / GW_STRIP_ROWS * rows > (size_t)d->units ? most / 2 : most;
     return gw_hip_groups(pieces, gw_hip_groups(pieces, most));
 }
 
@@ -195,9 +213,48 @@ static gw_status record_decode(struct gw_segment *segment, const gw_node *node,
                              entries_of(segment, p) + (shared ? rows : 0), 1,
                              (unsigned)(GW_EXPERTS_GLU_WAVES * d->warp), 1, 1, 0, p, sizeof *p);
     }
+    unsigned waves = down_waves(d, p, rows);
     return gw_hip_record(segment, node, name, (unsigned)p->m / GW_STRIP_ROWS, rows, 1,
-                         down_waves(d, p) * (unsigned)d->warp, 1, 1,
+                         waves * (unsigned)d->warp, 1, 1,
                          (unsigned)GW_EXPERTS_DOWN_SHARED(p->used + shared), p, sizeof *p);
+}
+
+/* Strips of a wave: some 24 kB of weights, in front of which stand the rows of x. */
+static int strips_of_wave(const struct gw_device *d, const gw_node *node) {
+    enum { BYTES = 24576, MOST = 8 };
+    size_t records = gw_hip_groups(gw_hip_width(node->w[0]), GW_STRIP_FLOATS);
+    size_t strip = records * (size_t)gw_hip_record_bytes(node->w[0]->fmt), n = BYTES / strip;
+    size_t all = (size_t)rows_of(node) / GW_STRIP_ROWS,
+           waves = (size_t)(GW_EXPERTS_THREADS / d->warp);
+    size_t most = gw_hip_groups(all, waves);
+    most = most < MOST ? most : MOST;
+    return n < 1 ? 1 : n < most ? (int)n : (int)most;
+}
+
+/* Entries sorted by expert, in the decode order. */
+static gw_status record_many(struct gw_segment *segment, const gw_node *node,
+                             struct gw_experts_params *p) {
+    const struct gw_device *d = segment->device;
+    int glu = node->op == GW_OP_EXPERTS_GLU;
+    unsigned entries = entries_of(segment, p), rows = (unsigned)segment->rows;
+    char name[64];
+    p->tokens = GW_EXPERTS_MANY;
+    p->each = glu ? 1 : strips_of_wave(d, node);
+    name_of(name, sizeof name, glu ? "many_glu" : "many_down", node->w[0]->fmt);
+    GW_TRY(sort(segment, node, p));
+    if (!glu) {
+        GW_TRY(
+            gw_hip_scratch(segment, (size_t)entries * (size_t)p->m * sizeof(float), &p->sums[0]));
+    }
+    size_t of_block = (size_t)(GW_EXPERTS_THREADS / d->warp * p->each) * GW_STRIP_ROWS;
+    GW_TRY(gw_hip_record(segment, node, name,
+                         GW_EXPERTS_TILES(entries, (unsigned)p->experts, (unsigned)p->tokens),
+                         gw_hip_groups((size_t)p->m, of_block), 1, GW_EXPERTS_THREADS, 1, 1,
+                         (unsigned)many_shared(d, node->w[0]), p, sizeof *p));
+    return glu ? GW_OK
+               : gw_hip_record(segment, node, "gw_experts_join",
+                               gw_hip_groups((size_t)p->m, GW_EXPERTS_THREADS), rows, 1,
+                               GW_EXPERTS_THREADS, 1, 1, 0, p, sizeof *p);
 }
 
 /* What the norm behind a sum of experts is left, in a plan where that has no launch. */
@@ -225,7 +282,11 @@ static gw_status record_experts(struct gw_segment *segment, const gw_kernel *ker
     if (how == DECODE) {
         return record_decode(segment, node, &p);
     }
+    if (how == MANY) {
+        return record_many(segment, node, &p);
+    }
     size_t bytes = padded((size_t)entries * (size_t)p.m * sizeof(float));
+    p.tokens = GW_EXPERTS_TOKENS;
     GW_TRY(gw_hip_scratch(segment, (size_t)n * bytes, &p.sums[0]));
     p.sums[1] = p.sums[0] + bytes;
     if (how == SORTED) {

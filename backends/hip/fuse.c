@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "backends/hip/hip.h"
+#include "kernels_hip/rows/more_params.h"
 #include "kernels_hip/rows/router_params.h"
 
 enum { SHARED = 48 << 10, DECLARED = 2 << 10 /* arrays of gw_router_FORMAT */ };
@@ -73,6 +74,54 @@ static size_t router_nodes(const struct gw_segment *segment, const gw_node *node
     return taken + (size_t)quantizes;
 }
 
+/* Of so many blocks in a row each leaves a part of it. */
+static int32_t leaves_of(const struct gw_router_params *p, unsigned blocks) {
+    return (int32_t)gw_hip_groups(gw_hip_groups((size_t)p->k, 128), blocks);
+}
+
+static gw_status record_few(struct gw_segment *segment, const gw_node *nodes,
+                            struct gw_router_params *p) {
+    unsigned rows = (unsigned)segment->rows;
+    unsigned blocks = gw_hip_groups((size_t)p->route.experts, GW_ROUTER_EACH);
+    char name[32];
+    snprintf(name, sizeof name, "gw_router_%s", gw_format_of(nodes[1].w[0]->fmt)->name);
+    p->leaves = leaves_of(p, blocks);
+    GW_TRY(gw_hip_counters(segment, rows, &p->arrived));
+    return gw_hip_record(segment, nodes, name, blocks + (p->gate != 0), rows, 1, GW_ROUTER_THREADS,
+                         1, 1, (unsigned)GW_ROUTER_SHARED(p->k, p->route.experts), p, sizeof *p);
+}
+
+/* Rows of a block: as many as give each multiprocessor a block, and as fit. */
+static gw_status record_many(struct gw_segment *segment, const gw_node *nodes,
+                             struct gw_router_params *p) {
+    const struct gw_device *d = segment->device;
+    unsigned rows = (unsigned)segment->rows, each = GW_ROUTER_MANY;
+    each *= nodes[1].w[0]->fmt == GW_FMT_F32 ? 1 : 2;
+    unsigned blocks = gw_hip_groups((size_t)p->route.experts, each);
+    unsigned shared = (unsigned)(d->shared_bytes - GW_ROUTER_DECLARED);
+    unsigned fit = shared / (4 * (unsigned)GW_ROUTER_WIDTH(p->k)); /* rows, and the weights */
+    fit = fit > 0 ? (fit - 1) / GW_ROUTER_AT_ONCE : 0;
+    unsigned of_block = gw_hip_groups((size_t)rows * blocks, (size_t)d->units);
+    of_block = gw_hip_groups(of_block, GW_ROUTER_AT_ONCE) * GW_ROUTER_AT_ONCE;
+    of_block = of_block < GW_ROUTER_MANY ? of_block : GW_ROUTER_MANY;
+    fit *= GW_ROUTER_AT_ONCE;
+    of_block = of_block < fit ? of_block : fit;
+    if (of_block == 0) {
+        return record_few(segment, nodes, p);
+    }
+    char name[32];
+    snprintf(name, sizeof name, "gw_router_many_%s", gw_format_of(nodes[1].w[0]->fmt)->name);
+    p->leaves = leaves_of(p, blocks);
+    p->rows = (int32_t)of_block;
+    GW_TRY(gw_hip_record(segment, nodes, name, blocks + (p->gate != 0),
+                         gw_hip_groups(rows, of_block), 1, GW_ROUTER_THREADS, 1, 1,
+                         (unsigned)GW_ROUTER_MANY_SHARED(of_block, (unsigned)p->k), p, sizeof *p));
+    struct gw_more_route_params route = {
+        .step = p->step, .logits = p->logits, .out = p->out, .route = p->route};
+    return gw_hip_record(segment, nodes, "gw_more_route", rows, 1, 1, GW_ROUTE_THREADS, 1, 1,
+                         (unsigned)GW_ROUTE_SHARED(p->route.experts), &route, sizeof route);
+}
+
 static gw_status record_router(struct gw_segment *segment, const gw_node *nodes, size_t n) {
     const gw_node *norm = &nodes[0], *product = &nodes[1], *route = &nodes[2];
     unsigned rows = (unsigned)segment->rows, experts = (unsigned)gw_hip_width(product->out);
@@ -86,8 +135,6 @@ static gw_status record_router(struct gw_segment *segment, const gw_node *nodes,
                                  .route = gw_hip_route_of(route),
                                  .k = (int32_t)gw_hip_width(norm->out),
                                  .eps = norm->args.norm.eps};
-    unsigned blocks = gw_hip_groups(experts, GW_ROUTER_EACH);
-    p.leaves = (int32_t)gw_hip_groups(gw_hip_groups((size_t)p.k, 128), blocks);
     if (n > 4) { /* with a gate */
         p.gate = gw_hip_at(nodes[3].w[0]);
         p.gate_out = gw_hip_at(nodes[4].out);
@@ -96,12 +143,8 @@ static gw_status record_router(struct gw_segment *segment, const gw_node *nodes,
         p.act = gw_hip_at(nodes[n - 1].out);
         p.form = gw_hip_form(segment, nodes[n - 1].out);
     }
-    char name[32];
-    snprintf(name, sizeof name, "gw_router_%s", gw_format_of(product->w[0]->fmt)->name);
     GW_TRY(gw_hip_scratch(segment, (size_t)rows * experts * sizeof(float), &p.logits));
-    GW_TRY(gw_hip_counters(segment, rows, &p.arrived));
-    return gw_hip_record(segment, norm, name, blocks + (p.gate != 0), rows, 1, GW_ROUTER_THREADS, 1,
-                         1, (unsigned)GW_ROUTER_SHARED(p.k, p.route.experts), &p, sizeof p);
+    return rows > GW_ROUTER_FEW ? record_many(segment, nodes, &p) : record_few(segment, nodes, &p);
 }
 
 /* ---- all of these ---------------------------------------------------------------------------- */

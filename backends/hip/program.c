@@ -42,6 +42,7 @@ static const struct {
     const char *kernel, *file;
 } places[] = {
     {"gw_*_many",          "kernels_hip/linear/linear_many.hip"},
+    {"gw_experts_many_*",  "kernels_hip/experts/experts_many.hip"},
     {"gw_*_wide",          "kernels_hip/linear/linear_wide.hip"},
     {"gw_linear_*_four",   "kernels_hip/linear/linear_four.hip"},
     {"gw_glu_*_four",      "kernels_hip/linear/linear_four.hip"},

@@ -16,6 +16,7 @@ typedef struct chunk {
 
 struct gw_arena {
     chunk *first; /* the one being filled */
+    size_t bytes;
 };
 
 gw_arena *gw_arena_new(void) { return calloc(1, sizeof(gw_arena)); }
@@ -57,6 +58,7 @@ void *gw_arena_alloc(gw_arena *arena, size_t bytes) {
         return NULL;
     }
     fresh->used = need;
+    arena->bytes += sizeof(chunk) + fresh->size;
     if (large && c != NULL) { /* the current chunk goes on being filled */
         fresh->next = c->next;
         c->next = fresh;
@@ -71,6 +73,8 @@ void *gw_arena_array(gw_arena *arena, size_t count, size_t size) {
     size_t bytes;
     return __builtin_mul_overflow(count, size, &bytes) ? NULL : gw_arena_alloc(arena, bytes);
 }
+
+size_t gw_arena_bytes(const gw_arena *arena) { return arena->bytes; }
 
 char *gw_arena_copy(gw_arena *arena, const void *text, size_t n) {
     char *p = n < SIZE_MAX ? gw_arena_alloc(arena, n + 1) : NULL;

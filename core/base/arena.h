@@ -16,6 +16,8 @@ void gw_arena_free(gw_arena *arena); /* accepts NULL    */
 void *gw_arena_alloc(gw_arena *arena, size_t bytes);
 /* The same for count * size with an overflow check. */
 void *gw_arena_array(gw_arena *arena, size_t count, size_t size);
+/* Bytes that the arena holds. */
+size_t gw_arena_bytes(const gw_arena *arena);
 /* A NUL-terminated copy of n bytes. */
 char *gw_arena_copy(gw_arena *arena, const void *text, size_t n);
 

@@ -2,6 +2,7 @@
 #ifndef GW_KERNELS_HIP_EXPERTS_H
 #define GW_KERNELS_HIP_EXPERTS_H
 
+#include "kernels_hip/act8.h"
 #include "kernels_hip/device.h"
 #include "kernels_hip/experts/experts_params.h"
 #include "core/tensor/act.h"
@@ -27,6 +28,22 @@ GW_DEVICE float gw_expert_act(const struct gw_experts_params &p, float g, float 
     const gw_act_kind kind = (gw_act_kind)p.kind;
     const float v = gw_act_gate(kind, g, p.limit, p.alpha, 0.0f, 0.0f);
     return p.w[1] ? v * gw_act_factor(kind, u, p.limit) : v;
+}
+
+/* What a norm between EXPERTS_DOWN and the next product needs of 32 neighbours of a row of y, pair
+ * number `pair`, of which a lane has one (gw_leave_norm of linear/linear_tiles.h). A team. */
+GW_DEVICE void gw_experts_leave_norm(const struct gw_experts_params &p, int row, int pair,
+                                     float y) {
+    const float x = y * p.behind[pair * GW_ACT_BLOCK + gw_lane()], square = gw_fold(y * y);
+    const size_t block = (size_t)row * p.left_blocks + pair;
+    if (gw_lane() == 0) {
+        p.left_squares[(size_t)row * (p.m / GW_ACT_BLOCK) + pair] = square;
+    }
+    if (p.left_form != GW_FORM_FLOATS) {
+        gw_team_encode(p.left, block, p.left_form, x);
+    } else {
+        ((float *)p.left)[block * GW_ACT_BLOCK + gw_lane()] = x;
+    }
 }
 
 #endif

@@ -5,14 +5,31 @@
 
 /* ---- entries by expert ----------------------------------------------------------------------- */
 
+/* Sums over all threads in front of this one, of two numbers each; shared: [2 x threads]. */
+GW_DEVICE void sums_in_front(int &a, int &b, int (*shared)[GW_EXPERTS_THREADS]) {
+    const int id = (int)threadIdx.x, mine[2] = {a, b};
+    shared[0][id] = a;
+    shared[1][id] = b;
+    for (int by = 1; by < GW_EXPERTS_THREADS; by *= 2) {
+        __syncthreads();
+        const int more[2] = {id >= by ? shared[0][id - by] : 0, id >= by ? shared[1][id - by] : 0};
+        __syncthreads();
+        shared[0][id] += more[0];
+        shared[1][id] += more[1];
+    }
+    a = shared[0][id] - mine[0];
+    b = shared[1][id] - mine[1];
+}
+
 /* In which order the entries of an expert come makes no difference. */
 GW_KERNEL(gw_experts_sort, struct gw_experts_params, GW_EXPERTS_THREADS) {
-    __shared__ int count[GW_EXPERTS_MOST], next[GW_EXPERTS_MOST];
+    enum { EACH = GW_EXPERTS_MOST / GW_EXPERTS_THREADS };
+    __shared__ int count[GW_EXPERTS_MOST], next[GW_EXPERTS_MOST], scan[2][GW_EXPERTS_THREADS];
     const int id = (int)threadIdx.x;
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     const int entries = gw_live(p.step) * p.used;
-    for (int i = id; i < p.experts; i += GW_EXPERTS_THREADS) {
+    for (int i = id; i < GW_EXPERTS_MOST; i += GW_EXPERTS_THREADS) {
         count[i] = 0;
     }
     __syncthreads();
@@ -20,19 +37,25 @@ GW_KERNEL(gw_experts_sort, struct gw_experts_params, GW_EXPERTS_THREADS) {
         atomicAdd(&count[gw_expert_of(p, i)], 1);
     }
     __syncthreads();
-    if (id == 0) {
-        int first = 0, tiles = 0;
-        for (int i = 0; i < p.experts; i++) {
-            const int end = first + count[i];
-            next[i] = first;
-            for (int at = first; at < end; at += GW_EXPERTS_TOKENS) {
-                const int last = at + GW_EXPERTS_TOKENS < end ? at + GW_EXPERTS_TOKENS : end;
-                const struct gw_experts_tile tile = {i, at, last};
-                p.tiles[tiles++] = tile;
-            }
-            first = end;
+    int first = 0, tiles = 0; /* of this thread's experts, then in front of them */
+    for (int i = id * EACH; i < (id + 1) * EACH; i++) {
+        first += count[i];
+        tiles += (count[i] + p.tokens - 1) / p.tokens;
+    }
+    const int own = tiles;
+    sums_in_front(first, tiles, scan);
+    if (id == GW_EXPERTS_THREADS - 1) {
+        *p.n_tiles = tiles + own;
+    }
+    for (int i = id * EACH; i < (id + 1) * EACH; i++) {
+        const int end = first + count[i];
+        next[i] = first;
+        for (int at = first; at < end; at += p.tokens) {
+            const int last = at + p.tokens < end ? at + p.tokens : end;
+            const struct gw_experts_tile tile = {i, at, last};
+            p.tiles[tiles++] = tile;
         }
-        *p.n_tiles = tiles;
+        first = end;
     }
     __syncthreads();
     for (int i = id; i < entries; i += GW_EXPERTS_THREADS) {
@@ -75,5 +98,9 @@ GW_KERNEL(gw_experts_join, struct gw_experts_params, GW_EXPERTS_THREADS) {
         acc = GW_FMA(gate, p.sums[0][(size_t)entry * p.m + i], acc);
     }
     const size_t to = (size_t)row * p.m + i;
-    ((float *)p.y)[to] = p.addend ? p.addend[to] + acc : acc;
+    acc = p.addend ? p.addend[to] + acc : acc;
+    ((float *)p.y)[to] = acc;
+    if (p.behind) { /* m is a multiple of 32 */
+        gw_experts_leave_norm(p, row, i / GW_ACT_BLOCK, acc);
+    }
 }

@@ -187,23 +187,6 @@ template <class F> __device__ static inline void glu(const struct gw_experts_par
 
 /* ---- EXPERTS_DOWN ---------------------------------------------------------------------------- */
 
-/* The 32 numbers of y that two neighbouring blocks have made, by the later one: what a norm between
- * this and the next product needs (gw_leave_norm of linear/linear_tiles.h). One team. */
-GW_DEVICE void leave_norm(const struct gw_experts_params &p, int row, int pair) {
-    const int at = pair * GW_ACT_BLOCK + gw_lane();
-    const float y = ((const float *)p.y)[(size_t)row * p.m + at], x = y * p.behind[at];
-    const float square = gw_fold(y * y);
-    const size_t block = (size_t)row * p.left_blocks + pair;
-    if (gw_lane() == 0) {
-        p.left_squares[(size_t)row * (p.m / GW_ACT_BLOCK) + pair] = square;
-    }
-    if (p.left_form != GW_FORM_FLOATS) {
-        gw_team_encode(p.left, block, p.left_form, x);
-    } else {
-        ((float *)p.left)[block * GW_ACT_BLOCK + gw_lane()] = x;
-    }
-}
-
 /* A row's experts, as a block of gw_experts_down has them: the shared one is the last. */
 template <class F> struct down_experts {
     const struct gw_experts_params &p;
@@ -292,7 +275,9 @@ template <class F> __device__ static inline void down(const struct gw_experts_pa
     if (p.behind &&
         gw_block_arrives(p.arrived + (size_t)row * (strips / 2) + strip / 2, 1, &before) == 1 &&
         gw_team() == 0) {
-        leave_norm(p, row, strip / 2);
+        const int pair = strip / 2; /* made by this block and by one that has ended before */
+        const float *y = (const float *)p.y + (size_t)row * p.m + pair * GW_ACT_BLOCK;
+        gw_experts_leave_norm(p, row, pair, y[gw_lane()]);
     }
 }
 

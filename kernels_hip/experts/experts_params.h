@@ -12,15 +12,17 @@ enum {
     GW_EXPERTS_THREADS = 256,
     GW_EXPERTS_TOKENS = 64, /* most entries of a tile of gw_experts_gemm                          */
     GW_EXPERTS_CLASSES = 8, /* of lanes, a wave each: linear/linear_quant.h                       */
-    GW_EXPERTS_MOST = 1024  /* most experts that gw_experts_sort counts                           */
+    GW_EXPERTS_MOST = 1024, /* most experts that gw_experts_sort counts                           */
+    GW_EXPERTS_MANY = 16,   /* most entries of a tile of gw_experts_many_..                       */
+    GW_EXPERTS_FEW = 4      /* rows up to which each entry is multiplied for itself               */
 };
 
 /* What gw_experts_sort leaves: entries by expert, and tiles of them. */
 struct gw_experts_tile {
     int32_t expert, first, end; /* entries [first, end) of the list */
 };
-#define GW_EXPERTS_TILES(entries, experts)                                                         \
-    ((entries) / GW_EXPERTS_TOKENS + ((experts) < (entries) ? (experts) : (entries)))
+#define GW_EXPERTS_TILES(entries, experts, tokens)                                                 \
+    ((entries) / (tokens) + ((experts) < (entries) ? (experts) : (entries)))
 
 struct gw_experts_params {
     struct gw_step_params step;
@@ -56,6 +58,8 @@ struct gw_experts_params {
     int32_t gate_input; /* gates multiply the products of EXPERTS_GLU */
     int32_t kind, form; /* the activation; of y                       */
     float limit, alpha;
+    int32_t tokens; /* most entries of a tile                            */
+    int32_t each;   /* strips of a wave of gw_experts_many_down          */
 };
 
 /* gw_experts_sum_FORMAT: sums[0] of w[0], in either order; grid (m over GW_EXPERTS_THREADS / 32,
@@ -67,6 +71,23 @@ struct gw_experts_params {
  * shared expert the first `rows` of gw_experts_glu's second dimension are its, and the first one
  * counts the larger of m and own_n.
  */
+/* gw_experts_many_glu_FORMAT, gw_experts_many_down_FORMAT: sorted entries in the decode order, y of
+ * EXPERTS_GLU and sums of EXPERTS_DOWN; grid (most tiles, strips of m over those of a block). Tiles
+ * have GW_EXPERTS_MANY entries at most. */
+#define GW_EXPERTS_DEPTH(record) ((record) > 1600 ? 3 : 4) /* records of a wave on their way */
+/* Words from row to row of x in shared memory: eight rows use different banks. */
+#define GW_EXPERTS_MANY_WORDS(records) ((records)*GW_ACT_GROUP_WORDS + 4)
+/* Sums of EXPERTS_GLU have the place of x when that has been read: floats of an entry, of gate and
+ * of up. */
+#define GW_EXPERTS_MANY_PITCH(lanes) (GW_EXPERTS_THREADS / (lanes)*16 + 1)
+#define GW_EXPERTS_MANY_X(lanes, records)                                                          \
+    (GW_EXPERTS_MANY_WORDS(records) > 2 * GW_EXPERTS_MANY_PITCH(lanes)                             \
+         ? GW_EXPERTS_MANY_WORDS(records)                                                          \
+         : 2 * GW_EXPERTS_MANY_PITCH(lanes))
+#define GW_EXPERTS_MANY_SHARED(lanes, records, record)                                             \
+    (GW_EXPERTS_THREADS / (lanes)*GW_EXPERTS_DEPTH(record) * (record) +                            \
+     4 * GW_EXPERTS_MANY * GW_EXPERTS_MANY_X(lanes, records))
+
 /* Waves of a block of gw_experts_glu; a block of gw_experts_down has as many as its experts'
  * records ask for (backends/hip/experts.c), this many at most. */
 #define GW_EXPERTS_GLU_WAVES (2 * GW_EXPERTS_CLASSES)

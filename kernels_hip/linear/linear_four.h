@@ -198,6 +198,38 @@ template <class F> struct gw_four : gw_quantized<F::RECORD, 4, F::TERM, F::OFFSE
             }
         }
     }
+    /* The same in registers, as in gw_wide; of four sides the first has the results, and the others
+     * are told a column that there is not. A whole wave. */
+    enum { RESULTS = SIDES == 2 ? GW_MMA_C / 2 : GW_MMA_C };
+    __device__ static inline int result_of(int lane, int k) {
+        return SIDES == 2 ? gw_mma_c_col(lane, 0) / ROWS * (int)RESULTS + k : k;
+    }
+    __device__ static inline int row_of(int lane, int k) {
+        return gw_mma_c_row(lane, result_of(lane, k));
+    }
+    __device__ static inline int col_of(int lane, int k) {
+        const int col = gw_mma_c_col(lane, result_of(lane, k));
+        return SIDES == 2 ? col % ROWS : col;
+    }
+    __device__ static inline void join(float *o, const float *sums) {
+        const int side = gw_mma_c_col(gw_wave_lane(), 0) / ROWS;
+        float v[GW_MMA_C];
+#pragma unroll
+        for (int k = 0; k < GW_MMA_C; k++) {
+            v[k] = TURNS == 2 ? sums[k] + sums[(TURNS - 1) * GW_MMA_C + k] : sums[k];
+        }
+#pragma unroll
+        for (int k = 0; k < (int)RESULTS; k++) {
+            if (SIDES == 2) {
+                const int other = (RESULTS + k) % GW_MMA_C;
+                const float mine = side ? v[other] : v[k], theirs = side ? v[k] : v[other];
+                o[k] = mine + gw_shuffle_xor(theirs, 2);
+            } else {
+                o[k] = v[k] + gw_shuffle_xor(v[k], 4);
+                o[k] = o[k] + gw_shuffle_xor(o[k], 8);
+            }
+        }
+    }
 };
 
 /* Where a record has one term, columns without use cost no terms, and blocks side by side would

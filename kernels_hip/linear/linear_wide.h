@@ -132,8 +132,7 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
                     int *of_tile = s[F::SPAN ? t : 0];
                     multiply<F>(of_tile, a[j], b + j * GW_MMA_B, !F::SPAN || i + j == 0);
                     if (!F::SPAN || i + j == 3) {
-                        add_terms(of_tile, row[j], scale_of, second_of, i + j,
-                                  sums + t * OF_TILE);
+                        add_terms(of_tile, row[j], scale_of, second_of, i + j, sums + t * OF_TILE);
                     }
                 }
             }
@@ -151,8 +150,8 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
         }
     }
     __device__ static inline void add_terms(const int *s, const float (*row)[F::ROW],
-                                            const unsigned (*scale)[2],
-                                            const unsigned (*second)[2], int i, float *sums) {
+                                            const unsigned (*scale)[2], const unsigned (*second)[2],
+                                            int i, float *sums) {
         float token[CC][F::TOKEN];
 #pragma unroll
         for (int c = 0; c < CC; c++) {
@@ -191,6 +190,23 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
                 to[col * STEP + gw_mma_c_row(lane, k % GW_MMA_C)] = v;
             }
         }
+    }
+    /* The same in registers, for a wave that has all classes: the results of a thread, and where in
+     * 16 rows of W and ROWS of x result k is. */
+    enum { RESULTS = TILES * GW_MMA_C };
+    __device__ static inline void join(float *v, const float *sums) {
+#pragma unroll
+        for (int k = 0; k < (int)RESULTS; k++) {
+            const float *of = sums + k / GW_MMA_C * OF_TILE + k % GW_MMA_C;
+            v[k] = F::SPAN ? of[0] + 0.0f
+                           : (of[0] + of[GW_MMA_C]) + (of[2 * GW_MMA_C] + of[3 * GW_MMA_C]);
+        }
+    }
+    __device__ static inline int row_of(int lane, int k) {
+        return gw_mma_c_row(lane, k % GW_MMA_C);
+    }
+    __device__ static inline int col_of(int lane, int k) {
+        return k / GW_MMA_C * GW_MMA_N + gw_mma_c_col(lane, k % GW_MMA_C);
     }
 };
 

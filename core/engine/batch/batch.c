@@ -49,13 +49,9 @@ static gw_status pool_pages(const gw_batch *b, int64_t *pages) {
                : gw_fail(GW_E_ARGUMENT, "cache", "%lld tokens are too many", (long long)asked);
 }
 
-/* Rows of a decode pass. Kernels of experts know as many as a draft has. */
+/* Rows of a decode pass. */
 static int most_rows(const gw_batch *b) {
-    int experts = 0;
-    for (int32_t l = 0; l < b->model->hp.n_layers; l++) {
-        experts |= b->model->hp.layer[l].n_experts > 0;
-    }
-    return experts || b->parallel < GW_DECODE_MAX ? GW_DECODE_MAX : b->parallel;
+    return b->parallel < GW_DECODE_MAX ? GW_DECODE_MAX : b->parallel;
 }
 
 /* Does a row depend on how long the prompt is that it is read with? Then pages of one prompt do not

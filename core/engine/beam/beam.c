@@ -100,14 +100,9 @@ static gw_status check_options(gw_beam *b) {
     return GW_OK;
 }
 
-/* Kernels of experts know as many rows as a draft has. */
 static int32_t most_rows(const gw_beam *b) {
     int32_t all = b->n_lanes * b->o.n_beams;
-    int experts = 0;
-    for (int32_t l = 0; l < b->model->hp.n_layers; l++) {
-        experts |= b->model->hp.layer[l].n_experts > 0;
-    }
-    return experts || all < GW_DECODE_MAX ? GW_DECODE_MAX : all;
+    return all < GW_DECODE_MAX ? GW_DECODE_MAX : all;
 }
 
 static gw_status make_session(gw_beam *b) {

@@ -9,7 +9,7 @@
 #include "core/engine/run/session_hidden.h"
 
 /* Of `sampled`: ids of as many rows as have logits, then a choice for each. */
-enum { CHOICE_AT = 512, RULES_AT_ONCE = 16 };
+enum { CHOICE_AT = 1024, RULES_AT_ONCE = 16 };
 _Static_assert((int)CHOICE_AT >= (int)GW_PARALLEL_MAX * (int)sizeof(int32_t), "ids of every row");
 _Static_assert(sizeof(gw_choice) == GW_CHOICE_WORDS * sizeof(int32_t), "words without gaps");
 

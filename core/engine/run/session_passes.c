@@ -18,7 +18,7 @@ static const int prompt_rows[GW_PROMPT_PLANS] = {128, 512};
 static const double stage_size = 1e10;
 static const double stage_seconds = 0.05;
 
-static const int decode_rows[GW_DECODE_PLANS] = {1, 2, 4, 8, GW_DECODE_MAX, 32, 64, 128};
+static const int decode_rows[GW_DECODE_PLANS] = {1, 2, 4, 8, GW_DECODE_MAX, 32, 64, 128, 256};
 
 _Static_assert((int)GW_HEAD_TILE >= (int)GW_DECODE_MAX, "logits of every decode row need a place");
 

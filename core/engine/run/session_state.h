@@ -11,7 +11,7 @@
 #include "core/model/build.h"
 
 /* Rows of a prompt whose logits are computed in one pass. */
-enum { GW_HEAD_TILE = 32, GW_DECODE_PLANS = 8, GW_PROMPT_PLANS = 2 };
+enum { GW_HEAD_TILE = 32, GW_DECODE_PLANS = 9, GW_PROMPT_PLANS = 2 };
 
 /* Of how many sequences a session computes rows (session_rows.h); {0}: of its own one. */
 typedef struct gw_sharing {

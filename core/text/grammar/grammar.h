@@ -21,7 +21,7 @@
 
 enum {
     GW_GRAMMAR_BYTES_MAX = 1 << 20, /* of a grammar's text, and of a schema's             */
-    GW_GRAMMAR_OPS_MAX = 1 << 18,   /* of a program, repetitions written out              */
+    GW_GRAMMAR_OPS_MAX = 1 << 20,   /* of a program, repetitions written out              */
     GW_GRAMMAR_REPEAT_MAX = 100000, /* m and n of {m,n}                                   */
     GW_GRAMMAR_OPEN_MAX = 1000,     /* parentheses inside each other                      */
     GW_GRAMMAR_DEPTH_MAX = 1000,    /* rules inside each other; a text never nests deeper */

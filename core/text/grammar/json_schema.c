@@ -9,7 +9,6 @@
 
 #include <stdio.h>
 
-#include "core/base/utf8.h"
 #include "core/text/grammar/grammar_source.h"
 #include "core/text/grammar/json_schema_parts.h"
 
@@ -107,6 +106,7 @@ static const struct {
     {"minProperties", GW_OBJECT},
     {"maxProperties", GW_OBJECT},
     {"unevaluatedProperties", GW_OBJECT},
+    {GW_SCHEMA_CLOSINGS, GW_OBJECT},
     {"items", GW_ARRAY},
     {"prefixItems", GW_ARRAY},
     {"minItems", GW_ARRAY},
@@ -126,7 +126,7 @@ static const struct {
 };
 
 /* Bits of the types that keywords speak of; ways to other files are refused. */
-static gw_status find_spoken(const gw_schema_part *p, unsigned *spoken) {
+gw_status gw_schema_spoken(const gw_schema_part *p, unsigned *spoken) {
     static const char *const elsewhere[] = {"$dynamicRef", "$recursiveRef"};
     *spoken = 0;
     for (size_t i = 0; i < 2; i++) {
@@ -156,8 +156,8 @@ static gw_status add_type(const gw_schema_part *p, const json_t *name, unsigned 
                            "object, array, string, integer, number, boolean, null, or a list");
 }
 
-static gw_status get_types(gw_schema_work *w, const gw_schema_part *p, unsigned spoken,
-                           unsigned *types) {
+gw_status gw_schema_get_types(gw_schema_work *w, const gw_schema_part *p, unsigned spoken,
+                              unsigned *types) {
     json_t *type = json_object_get(p->schema, "type"), *one;
     size_t i;
     *types = 0;
@@ -170,95 +170,6 @@ static gw_status get_types(gw_schema_work *w, const gw_schema_part *p, unsigned 
     }
     json_array_foreach(type, i, one) { GW_TRY(add_type(p, one, types)); }
     return *types != 0 ? GW_OK : gw_schema_contradiction(w, p->where, "\"type\" is empty");
-}
-
-/* Is a listed value valid under what stands beside the list? Members and elements are not looked
- * into: *is -1. */
-static gw_status judge_beside(gw_schema_work *w, const gw_schema_part *p, const json_t *value,
-                              int *is) {
-    const json_t *x;
-    const char *text;
-    gw_schema_strings s;
-    for (size_t i = 0; (x = gw_schema_excluded(p, i)) != NULL && *is; i++) {
-        *is = !gw_schema_equal(w, value, x);
-    }
-    if (json_is_string(value) && *is) {
-        text = json_string_value(value);
-        size_t n = json_string_length(value), count = gw_utf8_count(text, n);
-        GW_TRY(gw_schema_read_strings(w, p, &s));
-        *is = s.limited ? gw_dfa_accepts(&s.dfa, text, n)
-                        : (int64_t)count >= s.low && (s.high < 0 || (int64_t)count <= s.high);
-    }
-    static const struct {
-        const char *key;
-        int below, above, equal;
-    } bounds[] = {{"minimum", 0, 1, 1},
-                  {"maximum", 1, 0, 1},
-                  {"exclusiveMinimum", 0, 1, 0},
-                  {"exclusiveMaximum", 1, 0, 0}};
-    for (size_t i = 0; i < 4 && json_is_number(value); i++) {
-        x = json_object_get(p->schema, bounds[i].key);
-        int c = json_is_number(x) ? gw_schema_compare(w, value, x) : 0;
-        *is &= !json_is_number(x) || (c < 0   ? bounds[i].below
-                                      : c > 0 ? bounds[i].above
-                                              : bounds[i].equal);
-    }
-    return GW_OK;
-}
-
-gw_status gw_schema_judge_listed(gw_schema_work *w, json_t *flat, const char *where,
-                                 const json_t *value, int *is) {
-    gw_schema_part p = {flat, where};
-    unsigned spoken, types = ~0u, of = gw_schema_type_of(w, value);
-    const json_t *list = json_object_get(flat, "enum"), *only = json_object_get(flat, "const");
-    GW_TRY(find_spoken(&p, &spoken));
-    if (json_object_get(flat, "type") != NULL) {
-        GW_TRY(get_types(w, &p, 0, &types));
-    }
-    *is = (of & types) != 0 && (only == NULL || gw_schema_equal(w, only, value));
-    int found = list == NULL;
-    for (size_t i = 0; i < json_array_size(list) && !found; i++) {
-        found = gw_schema_equal(w, json_array_get(list, i), value);
-    }
-    *is &= found;
-    int deep = (of & spoken & (1u << GW_OBJECT | 1u << GW_ARRAY)) != 0 ||
-               (json_is_number(value) && json_object_get(flat, "multipleOf") != NULL);
-    if (*is && deep) {
-        return gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA,
-                       "at %s: \"%s\" together with other conditions on the values is not "
-                       "supported",
-                       where, only != NULL ? "const" : "enum");
-    }
-    return *is ? judge_beside(w, &p, value, is) : GW_OK;
-}
-
-/* const and enum: emits those of their values that satisfy the sibling keywords. */
-static gw_status put_listed(gw_schema_work *w, const gw_schema_part *p) {
-    json_t *only = json_object_get(p->schema, "const"), *list = json_object_get(p->schema, "enum");
-    json_t *value;
-    size_t i, n = 0;
-    int is = 0;
-    if (list != NULL && !json_is_array(list)) {
-        return gw_schema_wrong(p, "enum", "a list of values");
-    }
-    if (only != NULL) {
-        GW_TRY(gw_schema_judge_listed(w, p->schema, p->where, only, &is));
-        if (is) {
-            n++;
-            GW_TRY(gw_schema_put_value(w, only));
-        }
-        list = NULL;
-    }
-    json_array_foreach(list, i, value) {
-        GW_TRY(gw_schema_judge_listed(w, p->schema, p->where, value, &is));
-        if (is) {
-            PUT("%s", n++ > 0 ? " | " : "");
-            GW_TRY(gw_schema_put_value(w, value));
-        }
-    }
-    PUT("\n");
-    return n > 0 ? GW_OK
-                 : gw_schema_contradiction(w, p->where, "the list has no value of its type");
 }
 
 /* Branches of anyOf and oneOf, each together with what stands beside them. */
@@ -298,56 +209,6 @@ done:
     return status;
 }
 
-/* oneOf: no value may be of two branches. Where that is not plain to see, one has what is not of
- * the other. */
-static gw_status part_branches(gw_schema_work *w, const gw_schema_part *p, size_t *rules,
-                               size_t n) {
-    json_t **flat = gw_arena_array(w->arena, n + 1, sizeof(json_t *));
-    json_t *list = json_object_get(p->schema, "oneOf");
-    if (flat == NULL) {
-        return gw_schema_no_memory();
-    }
-    if (n > 64) {
-        return gw_fail(GW_E_LIMIT, GW_SCHEMA, "at %s: more than 64 schemas in \"oneOf\"", p->where);
-    }
-    for (size_t i = 0; i < n; i++) {
-        gw_schema_part one = w->parts[rules[i]];
-        gw_status status = gw_schema_flatten(w, &one, &flat[i]);
-        if (status == GW_E_METADATA && w->contradicted) {
-            w->contradicted = 0;
-            continue; /* no value is of it */
-        }
-        GW_TRY(status);
-        GW_TRY(gw_schema_keep(w, flat[i]));
-    }
-    for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < n; k++) {
-            if (k == i || flat[i] == NULL || flat[k] == NULL ||
-                gw_schema_apart(w, flat[i], flat[k])) {
-                continue;
-            }
-            gw_schema_part one = w->parts[rules[i]];
-            json_t *both = json_pack("{s:[O,{s:O}]}", "allOf", one.schema, "not",
-                                     json_array_get(list, k)),
-                   *flat_both = NULL;
-            GW_TRY(gw_schema_keep(w, both));
-            gw_schema_part rest = {both, one.where};
-            gw_status status = gw_schema_flatten(w, &rest, &flat_both);
-            if (status == GW_OK) {
-                GW_TRY(gw_schema_keep(w, flat_both));
-            } else if (!(status == GW_E_METADATA && w->contradicted)) {
-                return gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA,
-                               "at %s: \"oneOf\": a value may be of both %zu and %zu; \"anyOf\" "
-                               "allows that, a \"const\" member tells them apart",
-                               p->where, k < i ? k : i, k < i ? i : k);
-            }
-            w->contradicted = 0;
-            GW_TRY(gw_schema_rule(w, both, one.where, &rules[i]));
-        }
-    }
-    return GW_OK;
-}
-
 gw_status gw_schema_branches(gw_schema_work *w, const gw_schema_part *p, size_t **rules,
                              size_t *n) {
     int one = json_object_get(p->schema, "oneOf") != NULL;
@@ -361,7 +222,7 @@ gw_status gw_schema_branches(gw_schema_work *w, const gw_schema_part *p, size_t 
         return gw_schema_wrong(p, key, "a list of schemas");
     }
     GW_TRY(list_branches(w, p, key, *rules));
-    return one ? part_branches(w, p, *rules, *n) : GW_OK;
+    return one ? gw_schema_part_branches(w, p, *rules, *n) : GW_OK;
 }
 
 static gw_status put_branches(gw_schema_work *w, const gw_schema_part *p, size_t rule) {
@@ -452,8 +313,8 @@ static int has(const gw_schema_part *p, const char *key) {
 
 gw_status gw_schema_types_of(gw_schema_work *w, const gw_schema_part *p, unsigned *types) {
     unsigned spoken;
-    GW_TRY(find_spoken(p, &spoken));
-    GW_TRY(get_types(w, p, spoken, types));
+    GW_TRY(gw_schema_spoken(p, &spoken));
+    GW_TRY(gw_schema_get_types(w, p, spoken, types));
     if (*types == 0 && has(p, "not")) {
         *types = (1u << GW_TYPES) - 1;
     }
@@ -474,8 +335,10 @@ static gw_status put_part(gw_schema_work *w, size_t rule) {
         return put_branches(w, &p, rule);
     }
     if (has(&p, "const") || has(&p, "enum")) {
-        PUT("s%zu ::= ", rule);
-        return put_listed(w, &p);
+        return gw_schema_put_listed(w, &p, rule);
+    }
+    if (gw_schema_outside(&p, 0) != NULL) {
+        return gw_schema_put_outside(w, &p, rule);
     }
     GW_TRY(gw_schema_types_of(w, &p, &types));
     if (types == 0) {
@@ -511,7 +374,9 @@ static gw_status compile(gw_schema_work *w, gw_program **out) {
     if (status == GW_OK) {
         status = gw_source_prune(&s, root, &whole);
     }
-    if (status == GW_OK && !whole && w->contradiction != NULL) {
+    if (status == GW_OK && !whole && w->dropped != NULL) {
+        status = gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA, "%s", w->dropped);
+    } else if (status == GW_OK && !whole && w->contradiction != NULL) {
         status = gw_fail(GW_E_METADATA, GW_SCHEMA, "%s", w->contradiction);
     } else if (status == GW_OK) {
         status = gw_source_compile(&s, root, out);
@@ -548,6 +413,7 @@ gw_status gw_schema_open(gw_schema_work *w, const char *text, size_t n, int nota
     if (!json_is_object(w->root) && !json_is_boolean(w->root)) {
         return gw_fail(GW_E_TYPE, GW_SCHEMA, "at #: a schema is an object, true or false");
     }
+    GW_TRY(gw_schema_name_refs(w));
     return gw_schema_put_standard(w);
 }
 
@@ -555,6 +421,8 @@ void gw_schema_close(gw_schema_work *w) {
     free(w->out.data);
     free(w->class_rules.data);
     free(w->number_texts);
+    free(w->decimals);
+    free(w->key.data);
     gw_map_free(w->numbers);
     gw_map_free(w->classes);
     gw_map_free(w->negations);

@@ -31,12 +31,7 @@ gw_status gw_json_pattern_compile(const char *text, size_t n, gw_program **out);
  * as Python prints values; GW_JSON_GEMMA, as Gemma 4 writes them, _TOKEN: its quote is a token.
  * Errors as above; `out` is then as it was. */
 enum { GW_JSON_TEXT = 1, GW_JSON_OTHER = 2 };
-enum {
-    GW_JSON_TOLD = 1,
-    GW_JSON_PYTHON = 2,
-    GW_JSON_GEMMA = 4,
-    GW_JSON_GEMMA_TOKEN = 8
-};
+enum { GW_JSON_TOLD = 1, GW_JSON_PYTHON = 2, GW_JSON_GEMMA = 4, GW_JSON_GEMMA_TOKEN = 8 };
 gw_status gw_json_schema_rules(const char *text, size_t n, const char *pointer, const char *prefix,
                                const char *raw_end, int how, gw_bytes *out, int *kinds);
 

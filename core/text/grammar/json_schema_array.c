@@ -6,21 +6,9 @@
 
 #define PUT(...) GW_TRY(gw_schema_put(&w->out, __VA_ARGS__))
 
-enum { COUNTED_MAX = 20000, SUBSETS_MAX = 6, UNIQUE_MAX = 140, BEGINNINGS = 37, LENGTH_MAX = 100 };
+enum { COUNTED_MAX = 20000 };
 
-typedef struct span {
-    uint32_t low, high;
-} span;
-
-typedef struct elements {
-    gw_schema_work *w;
-    const gw_schema_part *p;
-    size_t rule;
-    json_t *first; /* [n_first] schemas of the first ones */
-    json_t *rest;  /* NULL: no more of them */
-    size_t n_first;
-    int64_t low, high;
-} elements;
+typedef gw_schema_elements elements;
 
 static gw_status list_elements(elements *e) {
     json_t *items = json_object_get(e->p->schema, "items");
@@ -88,232 +76,6 @@ static gw_status put_list(elements *e) {
     return GW_OK;
 }
 
-/* ---- no value twice -------------------------------------------------------------------------- */
-
-/* Those of a list that the flat schema allows, each once; *out has them so far, on errors too. */
-static gw_status pick_values(elements *e, const gw_schema_part *flat, const json_t *list,
-                             json_t *out) {
-    json_t *x;
-    size_t i;
-    json_array_foreach((json_t *)(uintptr_t)list, i, x) {
-        int known = 0, is = 0;
-        for (size_t k = 0; k < json_array_size(out); k++) {
-            known |= gw_schema_equal(e->w, x, json_array_get(out, k));
-        }
-        if (!known) {
-            GW_TRY(gw_schema_judge_listed(e->w, flat->schema, flat->where, x, &is));
-        }
-        if (is && json_array_append(out, x) != 0) {
-            return gw_schema_no_memory();
-        }
-    }
-    return GW_OK;
-}
-
-/* The values of a flat schema that has few of them; NULL: it has not. Borrowed. */
-static gw_status few_values(elements *e, const gw_schema_part *p, const char *name, json_t **out) {
-    json_t *only = json_object_get(p->schema, "const");
-    json_t *list = json_object_get(p->schema, "enum");
-    *out = NULL;
-    list = only != NULL                   ? json_pack("[O]", only)
-           : list != NULL                 ? json_incref(list)
-           : strcmp(name, "boolean") == 0 ? json_pack("[b,b]", 1, 0)
-           : strcmp(name, "null") == 0    ? json_pack("[n]")
-                                          : NULL;
-    if (list == NULL) {
-        return GW_OK;
-    }
-    GW_TRY(gw_schema_keep(e->w, list));
-    *out = json_array();
-    GW_TRY(gw_schema_keep(e->w, *out));
-    return pick_values(e, p, list, *out);
-}
-
-/* Which values have been: a rule for each set of them. */
-static gw_status put_subsets(elements *e, const json_t *values) {
-    gw_schema_work *w = e->w;
-    size_t n = json_array_size(values);
-    for (uint32_t used = 0; used < (uint32_t)1 << n; used++) {
-        int64_t count = __builtin_popcount(used);
-        const char *bar = "";
-        PUT("s%zu-u%u ::= ", e->rule, used);
-        for (size_t i = 0; i < n; i++) {
-            if (!(used >> i & 1) && (e->high < 0 || count < e->high)) {
-                PUT("%s%s", bar, count > 0 ? "\",\" ws " : "");
-                GW_TRY(gw_schema_put_value(w, json_array_get(values, i)));
-                PUT(" ws s%zu-u%u", e->rule, used | (uint32_t)1 << i);
-                bar = " | ";
-            }
-        }
-        if (count >= e->low) {
-            PUT("%s\"\"", bar);
-        } else if (bar[0] == '\0') {
-            PUT("\"x\" s%zu-u%u", e->rule, used);
-        }
-        PUT("\n");
-    }
-    PUT("s%zu-a0 ::= s%zu-u0\n", e->rule, e->rule);
-    return GW_OK;
-}
-
-/* Element i of a list, or of rules sN-v0.. */
-static gw_status put_element(elements *e, const json_t *values, size_t i) {
-    return values != NULL ? gw_schema_put_value(e->w, json_array_get(values, i))
-                          : gw_schema_put(&e->w->out, "s%zu-v%zu", e->rule, i);
-}
-
-/* In the order of the list: each comes, or is passed over. */
-static gw_status put_in_order(elements *e, const json_t *values, size_t n) {
-    gw_schema_work *w = e->w;
-    if (n > UNIQUE_MAX) {
-        return gw_fail(GW_E_LIMIT, GW_SCHEMA, "at %s: \"uniqueItems\" of more than %d values",
-                       e->p->where, UNIQUE_MAX);
-    }
-    for (size_t i = 0; i <= n; i++) {
-        for (size_t c = 0; c <= i; c++) {
-            PUT("s%zu-u%zu-%zu ::= ", e->rule, i, c);
-            if (i == n) {
-                PUT((int64_t)c >= e->low ? "\"\"\n" : "\"x\" s%zu-u%zu-%zu\n", e->rule, i, c);
-                continue;
-            }
-            PUT("s%zu-u%zu-%zu", e->rule, i + 1, c);
-            if (e->high < 0 || (int64_t)c < e->high) {
-                PUT(" | %s", c > 0 ? "\",\" ws " : "");
-                GW_TRY(put_element(e, values, i));
-                PUT(" ws s%zu-u%zu-%zu", e->rule, i + 1, c + 1);
-            }
-            PUT("\n");
-        }
-    }
-    PUT("s%zu-a0 ::= s%zu-u0-0\n", e->rule, e->rule);
-    return GW_OK;
-}
-
-/* How many characters are the same in all texts of an automaton, from the beginning. */
-static uint32_t common_beginning(const gw_dfa *d) {
-    uint32_t n = 0;
-    for (uint32_t s = 0; !d->accepts[s] && n < d->n; n++) {
-        const gw_dfa_edge *e = &d->edges[d->first[s]];
-        if (d->first[s + 1] - d->first[s] != 1 || e->low != e->high) {
-            break;
-        }
-        s = e->to;
-    }
-    return n;
-}
-
-/* Texts that go on, behind `skip` characters, with digit k, then with a letter in either case, then
- * with anything else or not at all. Numbers without an exponent of which two go on differently are
- * different numbers. */
-static gw_status goes_on(elements *e, uint32_t skip, uint32_t k, gw_dfa *out) {
-    static const span other[] = {
-        {0, '0' - 1}, {'9' + 1, 'A' - 1}, {'Z' + 1, 'a' - 1}, {'z' + 1, GW_CHAR_MAX}};
-    uint32_t digit = '0' + k, upper = 'A' + k - 10, lower = 'a' + k - 10;
-    const span one[] = {{digit, digit}}, letter[] = {{upper, upper}, {lower, lower}};
-    const span *spans = k < 10 ? one : k < 36 ? letter : other;
-    size_t n = k < 10 ? 1 : k < 36 ? 2 : 4;
-    gw_dfa_builder b = {.arena = e->w->arena, .where = e->p->where};
-    gw_status status;
-    for (uint32_t i = 0; i < skip; i++) {
-        GW_TRY_DONE(gw_dfa_state(&b, 0));
-        GW_TRY_DONE(gw_dfa_edge_to(&b, 0, GW_CHAR_MAX, i + 1));
-    }
-    GW_TRY_DONE(gw_dfa_state(&b, k == 36));
-    for (size_t i = 0; i < n; i++) {
-        GW_TRY_DONE(gw_dfa_edge_to(&b, spans[i].low, spans[i].high, skip + 1));
-    }
-    GW_TRY_DONE(gw_dfa_state(&b, 1));
-    GW_TRY_DONE(gw_dfa_edge_to(&b, 0, GW_CHAR_MAX, skip + 1));
-    status = gw_dfa_finish(&b, out);
-done:
-    gw_dfa_drop(&b);
-    return status;
-}
-
-/* Many texts, or numbers: rules sN-v0.. of those that begin alike. */
-static gw_status put_beginnings(elements *e, const gw_dfa *all, int in_string, size_t *n) {
-    gw_schema_work *w = e->w;
-    uint32_t skip = common_beginning(all);
-    *n = 0;
-    for (uint32_t k = 0; k < BEGINNINGS; k++) {
-        gw_dfa d;
-        char tag[24], term[GW_SCHEMA_TERM];
-        GW_TRY(goes_on(e, skip, k, &d));
-        GW_TRY(gw_dfa_combine(w->arena, e->p->where, all, &d, GW_DFA_AND, &d));
-        if (gw_dfa_is_empty(&d)) {
-            continue;
-        }
-        snprintf(tag, sizeof tag, "w%zu-", *n);
-        if (in_string) {
-            GW_TRY(gw_schema_put_text(w, e->p->where, e->rule, tag, &d, 0, term));
-        } else {
-            GW_TRY(gw_schema_put_dfa(w, e->rule, tag, &d, 0, "\"\""));
-            snprintf(term, sizeof term, "s%zu-%s0", e->rule, tag);
-        }
-        PUT("s%zu-v%zu ::= %s\n", e->rule, *n, term);
-        ++*n;
-    }
-    return GW_OK;
-}
-
-static gw_status read_texts(elements *e, const gw_schema_part *flat, gw_dfa *out) {
-    gw_schema_strings s;
-    GW_TRY(gw_schema_read_strings(e->w, flat, &s));
-    if (!s.limited) {
-        int64_t most = s.low > LENGTH_MAX ? s.low : LENGTH_MAX;
-        return gw_dfa_lengths(e->w->arena, flat->where, s.low, s.high > most ? most : s.high, out);
-    }
-    *out = s.dfa;
-    return GW_OK;
-}
-
-static gw_status put_apart(elements *e, const gw_schema_part *flat, const char *name) {
-    gw_dfa all;
-    size_t n;
-    int text = strcmp(name, "string") == 0, integer = strcmp(name, "integer") == 0;
-    if (!text && !integer && strcmp(name, "number") != 0) {
-        return gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA,
-                       "at %s: \"uniqueItems\" is supported where \"items\" lists its values "
-                       "(\"enum\"), or is of \"type\": \"string\", \"integer\" or \"number\", or "
-                       "with \"maxItems\": 1",
-                       e->p->where);
-    }
-    GW_TRY(text ? read_texts(e, flat, &all) : gw_schema_read_numbers(e->w, flat, integer, &all));
-    GW_TRY(put_beginnings(e, &all, text, &n));
-    if ((int64_t)n < e->low) {
-        return gw_fail(GW_E_LIMIT, GW_SCHEMA,
-                       "at %s: \"uniqueItems\" with \"minItems\" above %zu: elements of a list are "
-                       "told apart by how they begin",
-                       e->p->where, n);
-    }
-    return put_in_order(e, NULL, n);
-}
-
-static gw_status put_unique(elements *e) {
-    gw_schema_part p = {e->rest, gw_schema_beneath(e->w, e->p->where, "items", NULL)};
-    json_t *values = NULL;
-    const char *name = "";
-    if (e->n_first == 0 && e->rest != NULL) {
-        GW_TRY(gw_schema_flatten(e->w, &p, &p.schema));
-        GW_TRY(gw_schema_keep(e->w, p.schema));
-        if (json_object_get(p.schema, "anyOf") == NULL &&
-            json_object_get(p.schema, "oneOf") == NULL) {
-            const char *type = json_string_value(json_object_get(p.schema, "type"));
-            name = type != NULL ? type : "";
-            GW_TRY(few_values(e, &p, name, &values));
-        }
-    }
-    size_t n = json_array_size(values);
-    if (values == NULL) {
-        return put_apart(e, &p, name);
-    }
-    if ((int64_t)n < e->low) {
-        return gw_schema_contradiction(e->w, e->p->where,
-                                       "\"minItems\" is more than there are values");
-    }
-    return n <= SUBSETS_MAX ? put_subsets(e, values) : put_in_order(e, values, n);
-}
-
 /* ---- some of a kind -------------------------------------------------------------------------- */
 
 typedef struct kinds {
@@ -367,8 +129,37 @@ static gw_status put_kinds(elements *e, const kinds *k) {
     return GW_OK;
 }
 
+/* Several "contains" of schemas that hold at once: an element of each, in their order. */
+static gw_status put_several(elements *e, const json_t *list) {
+    gw_schema_work *w = e->w;
+    size_t n = json_array_size(list), other, of;
+    if (e->n_first > 0 || e->rest == NULL || e->low > (int64_t)n ||
+        (e->high >= 0 && e->high < (int64_t)n)) {
+        return gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA,
+                       "at %s: several \"contains\" with a bounded number of elements are not "
+                       "supported",
+                       e->p->where);
+    }
+    GW_TRY(gw_schema_rule(w, e->rest, gw_schema_beneath(w, e->p->where, "items", NULL), &other));
+    PUT("s%zu-a0 ::=", e->rule);
+    for (size_t i = 0; i < n; i++) {
+        json_t *both = json_pack("{s:[O,O]}", "allOf", e->rest, json_array_get(list, i));
+        GW_TRY(gw_schema_keep(w, both));
+        GW_TRY(gw_schema_rule(w, both, gw_schema_beneath(w, e->p->where, "contains", NULL), &of));
+        PUT(" %ss%zu ws", i > 0 ? "\",\" ws " : "", of);
+    }
+    if (e->high < 0) {
+        PUT(" ( \",\" ws s%zu ws )*", other);
+    }
+    PUT("\n");
+    return GW_OK;
+}
+
 static gw_status put_containing(elements *e, json_t *contains) {
     kinds k;
+    if (json_is_array(contains)) {
+        return put_several(e, contains);
+    }
     if (!gw_schema_is_schema(contains)) {
         return gw_schema_wrong(e->p, "contains", "a schema");
     }
@@ -415,7 +206,7 @@ gw_status gw_schema_put_array(gw_schema_work *w, const gw_schema_part *p, size_t
                        "at %s: \"uniqueItems\" and \"contains\" together are not supported",
                        p->where);
     }
-    GW_TRY(unique             ? put_unique(&e)
+    GW_TRY(unique             ? gw_schema_put_unique(&e)
            : contains != NULL ? put_containing(&e, contains)
                               : put_list(&e));
     PUT("s%zu-array ::= \"[\" ws s%zu-a0 \"]\"\n", rule, rule);

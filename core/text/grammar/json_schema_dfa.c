@@ -168,6 +168,12 @@ gw_status gw_dfa_finish(gw_dfa_builder *b, gw_dfa *out) {
     uint8_t *live = gw_arena_alloc(b->arena, b->n + 1);
     uint32_t *same = gw_arena_array(b->arena, b->n + 1, sizeof *same);
     gw_status status = live != NULL && same != NULL ? GW_OK : no_memory();
+    if (status == GW_OK && gw_arena_bytes(b->arena) > GW_DFA_BYTES) {
+        status = gw_fail(GW_E_LIMIT, GW_SCHEMA,
+                         "at %s: what the schema asks of texts, numbers and names takes more than "
+                         "%d MiB; require less",
+                         b->where, GW_DFA_BYTES >> 20);
+    }
     GW_TRY_DONE(status);
     b->first[b->n] = (uint32_t)b->n_edges;
     find_live(b, live);
@@ -335,6 +341,62 @@ gw_status gw_dfa_text(gw_arena *arena, const char *where, const char *text, size
         return gw_dfa_finish(&b, out);
     }
     gw_dfa_drop(&b);
+    return status;
+}
+
+static int by_bytes(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Texts [first, end) agree in their first `at` bytes: the state after those. Its edges lead to
+ * states that come later. */
+typedef struct agreeing {
+    size_t first, end, at;
+} agreeing;
+
+static gw_status add_agreeing(gw_dfa_builder *b, const char *const *texts, agreeing x,
+                              agreeing **more, size_t *n, size_t *capacity) {
+    size_t i = x.first;
+    GW_TRY(gw_dfa_state(b, texts[i][x.at] == '\0'));
+    while (i < x.end && texts[i][x.at] == '\0') {
+        i++;
+    }
+    while (i < x.end) {
+        const char *from = texts[i] + x.at;
+        uint32_t cp;
+        size_t bytes = gw_utf8_next(from, strlen(from), &cp), end = i + 1;
+        while (end < x.end && strncmp(from, texts[end] + x.at, bytes) == 0) {
+            end++;
+        }
+        void *grown = *more;
+        gw_status status = gw_array_reserve(&grown, capacity, *n + 1, sizeof **more);
+        *more = grown;
+        GW_TRY(status);
+        (*more)[*n] = (agreeing){i, end, x.at + bytes};
+        GW_TRY(gw_dfa_edge_to(b, cp, cp, (uint32_t)*n));
+        ++*n;
+        i = end;
+    }
+    return GW_OK;
+}
+
+gw_status gw_dfa_texts(gw_arena *arena, const char *where, const char **texts, size_t n,
+                       gw_dfa *out) {
+    gw_dfa_builder b = {.arena = arena, .where = where};
+    size_t states = 0, capacity = 0;
+    void *list = NULL;
+    gw_status status = gw_array_reserve(&list, &capacity, 1, sizeof(agreeing));
+    agreeing *known = list;
+    GW_TRY_DONE(status);
+    qsort(texts, n, sizeof *texts, by_bytes);
+    known[states++] = (agreeing){0, n, 0};
+    for (size_t s = 0; s < states; s++) {
+        GW_TRY_DONE(add_agreeing(&b, texts, known[s], &known, &states, &capacity));
+    }
+    status = gw_dfa_finish(&b, out);
+done:
+    gw_dfa_drop(&b);
+    free(known);
     return status;
 }
 

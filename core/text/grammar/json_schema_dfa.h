@@ -17,6 +17,7 @@
 #define GW_SCHEMA "JSON schema"
 
 enum { GW_DFA_STATES = 6000, GW_DFA_EDGES = 400000, GW_CHAR_MAX = 0x10FFFF };
+enum { GW_DFA_BYTES = 64 << 20 }; /* of the arena: memory, and so time, of all automata together */
 
 typedef struct gw_dfa_edge {
     uint32_t low, high, to;
@@ -59,6 +60,9 @@ gw_status gw_dfa_lengths(gw_arena *arena, const char *where, int64_t low, int64_
 gw_status gw_dfa_rest(gw_arena *arena, const char *where, uint32_t divisor, uint32_t rest,
                       gw_dfa *out);
 gw_status gw_dfa_text(gw_arena *arena, const char *where, const char *text, size_t n, gw_dfa *out);
+/* n texts, each ended by a 0; n > 0. They are sorted in place. */
+gw_status gw_dfa_texts(gw_arena *arena, const char *where, const char **texts, size_t n,
+                       gw_dfa *out);
 
 int gw_dfa_accepts(const gw_dfa *d, const char *text, size_t n);
 static inline int gw_dfa_is_empty(const gw_dfa *d) { return d->first[d->n] == 0 && !d->accepts[0]; }

@@ -71,10 +71,18 @@ gw_status gw_schema_target(gw_schema_work *w, const gw_schema_part *p, json_t **
 
 /* ---- what is ruled out ----------------------------------------------------------------------- */
 
-static int is_atom(const json_t *x) {
+/* What "not" of a flat schema may have in its list; *type: the values that it can rule out none
+ * but, as a pattern says nothing about a number, so that "not" does not hold for one. NULL: any. */
+static int is_atom(const json_t *x, const char **type) {
+    *type = json_object_get(x, "pattern") != NULL      ? "string"
+            : json_object_get(x, "multipleOf") != NULL ? "number"
+            : json_object_get(x, GW_SCHEMA_OUTSIDE)    ? "object"
+                                                       : NULL;
     return json_is_object(x) && json_object_size(x) == 1 &&
            (json_is_array(json_object_get(x, "enum")) ||
-            json_is_string(json_object_get(x, "pattern")));
+            json_is_string(json_object_get(x, "pattern")) ||
+            json_is_number(json_object_get(x, "multipleOf")) ||
+            json_object_get(x, GW_SCHEMA_OUTSIDE) != NULL);
 }
 
 const json_t *gw_schema_excluded(const gw_schema_part *p, size_t i) {
@@ -98,6 +106,25 @@ const char *gw_schema_unlike(const gw_schema_part *p, size_t i) {
         }
     }
     return NULL;
+}
+
+static json_t *atom(const gw_schema_part *p, const char *key, size_t i) {
+    const json_t *list = json_object_get(p->schema, "not");
+    for (size_t k = 0; k < json_array_size(list); k++) {
+        json_t *value = json_object_get(json_array_get(list, k), key);
+        if (value != NULL && i-- == 0) {
+            return value;
+        }
+    }
+    return NULL;
+}
+
+const json_t *gw_schema_unmultiple(const gw_schema_part *p, size_t i) {
+    return atom(p, "multipleOf", i);
+}
+
+json_t *gw_schema_outside(const gw_schema_part *p, size_t i) {
+    return atom(p, GW_SCHEMA_OUTSIDE, i);
 }
 
 /* ---- combinations ---------------------------------------------------------------------------- */
@@ -166,11 +193,13 @@ static gw_status take_not(flattening *f) {
         return gw_schema_wrong(f->p, "not", "a schema");
     }
     json_object_del(f->flat, "not");
-    if (is_atom(schema)) {
+    const char *type;
+    if (is_atom(schema, &type)) {
         json_t *list = json_pack("[O]", schema);
-        return list != NULL && json_object_set_new(f->flat, "not", list) == 0
-                   ? GW_OK
-                   : gw_schema_no_memory();
+        if (list == NULL || json_object_set_new(f->flat, "not", list) != 0) {
+            return gw_schema_no_memory();
+        }
+        return type != NULL ? merge_made(f, json_pack("{s:s}", "type", type), where) : GW_OK;
     }
     if (f->w->unevaluated) { /* an opposite speaks of members that "not" does not look at */
         return gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA,

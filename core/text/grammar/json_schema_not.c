@@ -4,6 +4,8 @@
  * One keyword that does not hold is enough, so the opposite is a choice with a branch for each. A
  * keyword whose opposite cannot be said has no branch: what is written is still right.
  */
+#include <stdio.h>
+
 #include "core/text/grammar/json_schema_parts.h"
 
 enum { REFERENCES_MAX = 32 };
@@ -29,19 +31,20 @@ static gw_status add_types(opposite *o, const json_t *type) {
             said |= name != NULL && strcmp(name, gw_schema_types[t]) == 0 ? 1u << t : 0;
         }
     }
-    /* numbers that are not whole cannot be said */
-    said |= said & 1u << GW_INTEGER ? 1u << GW_NUMBER : 0;
-    said |= said & 1u << GW_NUMBER ? 1u << GW_INTEGER : 0;
+    int whole = (said & (1u << GW_INTEGER | 1u << GW_NUMBER)) == 1u << GW_INTEGER;
+    said |= whole ? 1u << GW_NUMBER : 0; /* but those that are not whole */
     for (int t = 0; t < GW_TYPES; t++) {
         if (!(said & 1u << t) && t != GW_INTEGER) {
             json_array_append_new(others, json_string(gw_schema_types[t]));
         }
     }
     if (json_array_size(others) > 0) {
-        return add(o, json_pack("{s:o}", "type", others));
+        GW_TRY(add(o, json_pack("{s:o}", "type", others)));
+    } else {
+        json_decref(others);
     }
-    json_decref(others);
-    return GW_OK;
+    return whole ? add(o, json_pack("{s:s,s:{s:i}}", "type", "number", "not", "multipleOf", 1))
+                 : GW_OK;
 }
 
 /* A bound on the other side. */
@@ -116,6 +119,77 @@ static gw_status add_combined(opposite *o, const char *key, json_t *value) {
     return GW_OK;
 }
 
+/* A member that is there, and something that it requires is not. */
+static gw_status add_dependent(opposite *o, const json_t *value) {
+    const char *name;
+    json_t *x, *other;
+    size_t i;
+    json_object_foreach((json_t *)(uintptr_t)value, name, x) {
+        json_array_foreach(x, i, other) {
+            if (json_is_string(other)) {
+                GW_TRY(add(o, json_pack("{s:s,s:[s],s:{s:b}}", "type", "object", "required", name,
+                                        "properties", json_string_value(other), 0)));
+            }
+        }
+        if (gw_schema_is_schema(x)) {
+            GW_TRY(add(
+                o, json_pack("{s:s,s:[s],s:{s:O}}", "type", "object", "required", name, "not", x)));
+        }
+    }
+    return GW_OK;
+}
+
+/* The test holds and what follows does not, or neither holds. */
+static gw_status add_if(opposite *o, json_t *test) {
+    json_t *then = json_object_get(o->p->schema, "then");
+    json_t *other = json_object_get(o->p->schema, "else");
+    if (then != NULL) {
+        GW_TRY(add(o, json_pack("{s:[O,{s:O}]}", "allOf", test, "not", then)));
+    }
+    return other != NULL
+               ? add(o, json_pack("{s:[{s:O},{s:O}]}", "allOf", "not", test, "not", other))
+               : GW_OK;
+}
+
+/* A list with an element at its place that is not of the schema there. */
+static gw_status add_elements(opposite *o, const json_t *list, json_t *rest) {
+    json_t *before = json_array();
+    size_t n = json_array_size(list);
+    gw_status status = before != NULL ? GW_OK : gw_schema_no_memory();
+    for (size_t i = 0; i <= n && status == GW_OK; i++) {
+        json_t *schema = i < n ? json_array_get(list, i) : rest;
+        json_t *first = json_copy(before);
+        if (gw_schema_is_schema(schema)) {
+            json_array_append_new(first, json_pack("{s:O}", "not", schema));
+            status = add(o, json_pack("{s:s,s:I,s:O}", "type", "array", "minItems",
+                                      (json_int_t)(i + 1), "prefixItems", first));
+        }
+        json_decref(first);
+        json_array_append_new(before, json_object());
+    }
+    json_decref(before);
+    return status;
+}
+
+/* A member that neither has a name of its own nor is what all others are; or one whose name is like
+ * a pattern. Which one, is chosen where the members are known: gw_schema_put_outside. */
+static gw_status add_outside(opposite *o, const char *key, json_t *value) {
+    static const char *const rest[] = {"properties", "patternProperties"};
+    json_t *closed = json_object(), *atom = json_object();
+    if (closed == NULL || atom == NULL) {
+        return gw_schema_no_memory();
+    }
+    json_object_set(closed, key, value);
+    for (size_t i = 0; i < 2 && key[0] == 'a'; i++) {
+        json_t *x = json_object_get(o->p->schema, rest[i]);
+        if (x != NULL) {
+            json_object_set(closed, rest[i], x);
+        }
+    }
+    json_object_set_new_nocheck(atom, GW_SCHEMA_OUTSIDE, closed);
+    return add(o, json_pack("{s:s,s:o}", "type", "object", "not", atom));
+}
+
 static int is(const char *key, const char *a, const char *b) {
     return strcmp(key, a) == 0 || strcmp(key, b) == 0;
 }
@@ -143,7 +217,26 @@ static gw_status add_keyword(opposite *o, const char *key, json_t *value) {
     if (strcmp(key, "not") == 0 && gw_schema_is_schema(value)) {
         return add(o, json_incref(value));
     }
-    if (strcmp(key, "items") == 0 && gw_schema_is_schema(value)) {
+    if (strcmp(key, "multipleOf") == 0 && json_is_number(value)) {
+        return add(o, json_pack("{s:s,s:{s:O}}", "type", "number", "not", "multipleOf", value));
+    }
+    if (is(key, "dependencies", "dependentRequired") || strcmp(key, "dependentSchemas") == 0) {
+        return add_dependent(o, value);
+    }
+    if (strcmp(key, "if") == 0 && gw_schema_is_schema(value)) {
+        return add_if(o, value);
+    }
+    if (is(key, "additionalProperties", "patternProperties")) {
+        return json_is_true(value) ? GW_OK : add_outside(o, key, value);
+    }
+    if (strcmp(key, "prefixItems") == 0) {
+        return add_elements(o, value, json_object_get(o->p->schema, "items"));
+    }
+    if (strcmp(key, "items") == 0 && json_is_array(value)) {
+        return add_elements(o, value, json_object_get(o->p->schema, "additionalItems"));
+    }
+    if (strcmp(key, "items") == 0 && gw_schema_is_schema(value) &&
+        json_object_get(o->p->schema, "prefixItems") == NULL) {
         return add(o, json_pack("{s:s,s:{s:O}}", "type", "array", "contains", "not", value));
     }
     if (strcmp(key, "contains") == 0 && json_object_get(o->p->schema, "minContains") == NULL) {
@@ -156,6 +249,10 @@ static gw_status add_keyword(opposite *o, const char *key, json_t *value) {
 static gw_status add_keywords(opposite *o) {
     const char *key;
     json_t *value;
+    json_t *ref = json_object_get(o->p->schema, "$ref");
+    if (ref != NULL) { /* up to draft 7 what stands next to it says nothing */
+        return add(o, json_pack("{s:{s:O}}", "not", "$ref", ref));
+    }
     json_object_foreach(o->p->schema, key, value) { GW_TRY(add_keyword(o, key, value)); }
     return GW_OK;
 }
@@ -228,4 +325,119 @@ gw_status gw_schema_negate(gw_schema_work *w, const gw_schema_part *p, json_t **
     return gw_map_add(w->negations, key, sizeof *key, at, NULL) == GW_MAP_NOMEM
                ? gw_schema_no_memory()
                : GW_OK;
+}
+
+/* ---- members that break what an object says of others ---------------------------------------- */
+
+enum { OUTSIDE_MAX = 32 }; /* members to choose from; fewer are right, too */
+
+typedef struct outside {
+    gw_schema_work *w;
+    const gw_schema_part *p;
+    json_t *closed, *rest; /* what is broken; the flat schema without it */
+    size_t rules[OUTSIDE_MAX], n;
+} outside;
+
+/* Does a name match one of the patterns for certain; with wide: for all that one knows? *schema:
+ * what its value should be then. */
+static gw_status matches(outside *o, const char *name, int wide, int *is, json_t **schema) {
+    const char *pattern;
+    json_t *x;
+    *is = 0;
+    json_object_foreach(json_object_get(o->closed, "patternProperties"), pattern, x) {
+        gw_dfa d;
+        GW_TRY(gw_dfa_pattern(o->w->arena, o->p->where, pattern, strlen(pattern), wide, &d));
+        if (gw_dfa_accepts(&d, name, strlen(name))) {
+            *is = 1;
+            *schema = x;
+        }
+    }
+    return GW_OK;
+}
+
+/* The member `name` is there, and is not of the schema. */
+static gw_status add_breach(outside *o, const char *name, json_t *schema) {
+    json_t *breach =
+        json_pack("{s:[s],s:{s:{s:O}}}", "required", name, "properties", name, "not", schema);
+    json_t *both = json_copy(o->rest);
+    if (breach == NULL || both == NULL) {
+        return gw_schema_no_memory();
+    }
+    json_object_set_new(both, "allOf", json_pack("[o]", breach));
+    GW_TRY(gw_schema_keep(o->w, both));
+    return gw_schema_rule(o->w, both, o->p->where, &o->rules[o->n++]);
+}
+
+static gw_status try_name(outside *o, const char *name) {
+    json_t *more = json_object_get(o->closed, "additionalProperties"), *schema = NULL;
+    int is;
+    if (o->n == OUTSIDE_MAX) {
+        return GW_OK;
+    }
+    if (more == NULL) { /* of patterns */
+        GW_TRY(matches(o, name, 0, &is, &schema));
+        return is ? add_breach(o, name, schema) : GW_OK;
+    }
+    GW_TRY(matches(o, name, 1, &is, &schema));
+    if (is || json_object_get(json_object_get(o->closed, "properties"), name) != NULL) {
+        return GW_OK;
+    }
+    return add_breach(o, name, more);
+}
+
+static gw_status try_names(outside *o) {
+    static const char *const made[] = {"other", "another", "extra", "more", "value", "x"};
+    const char *name;
+    json_t *x;
+    size_t i;
+    json_object_foreach(json_object_get(o->p->schema, "properties"), name, x) {
+        GW_TRY(try_name(o, name));
+    }
+    json_array_foreach(json_object_get(o->p->schema, "required"), i, x) {
+        name = json_string_value(x);
+        if (name != NULL &&
+            json_object_get(json_object_get(o->p->schema, "properties"), name) == NULL) {
+            GW_TRY(try_name(o, name));
+        }
+    }
+    for (i = 0; i < sizeof made / sizeof made[0] && o->n == 0; i++) {
+        GW_TRY(try_name(o, made[i]));
+    }
+    return GW_OK;
+}
+
+gw_status gw_schema_put_outside(gw_schema_work *w, const gw_schema_part *p, size_t rule) {
+    outside o = {.w = w, .p = p, .closed = gw_schema_outside(p, 0), .rest = json_copy(p->schema)};
+    json_t *others = json_array(), *x;
+    size_t i;
+    int taken = 0;
+    json_array_foreach(json_object_get(p->schema, "not"), i, x) {
+        int first = !taken && json_object_get(x, GW_SCHEMA_OUTSIDE) == o.closed;
+        taken |= first;
+        if (!first) {
+            json_array_append(others, x);
+        }
+    }
+    if (o.rest == NULL || others == NULL) {
+        json_decref(o.rest);
+        json_decref(others);
+        return gw_schema_no_memory();
+    }
+    json_object_set_new(o.rest, "not", others);
+    GW_TRY(gw_schema_keep(w, o.rest));
+    GW_TRY(try_names(&o));
+    if (o.n == 0) { /* other choices may do */
+        char text[300];
+        snprintf(text, sizeof text, "at %.150s: the opposite of \"%s\" is not supported here",
+                 p->where,
+                 json_object_get(o.closed, "additionalProperties") != NULL ? "additionalProperties"
+                                                                           : "patternProperties");
+        w->dropped = w->dropped != NULL ? w->dropped : gw_arena_copy(w->arena, text, strlen(text));
+        return gw_schema_contradiction(w, p->where, "no member breaks what is ruled out");
+    }
+    gw_status status = gw_schema_put(&w->out, "s%zu ::= s%zu", rule, o.rules[0]);
+    for (i = 1; i < o.n && status == GW_OK; i++) {
+        status = gw_schema_put(&w->out, " | s%zu", o.rules[i]);
+    }
+    return status == GW_OK ? gw_schema_put(&w->out, "\n") : status;
 }

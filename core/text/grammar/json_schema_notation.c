@@ -44,17 +44,15 @@ static const char of_json[] = "ws ::= \"\" | \" \" | \"\\n\" [ \\t]{0,20}\n"
                               "string ::= \"\\\"\" char* \"\\\"\"\n"
                               "member ::= string \":\" ws value ws\n";
 
-static const char of_python[] =
-    "ws ::= \"\" | \" \" | \"\\n\" [ \\t]{0,20}\n"
-    "single ::= [^'\\\\\\x00-\\x1F\\x7F] | \"\\\\\" [\\\\'nrt]\n"
-    "string ::= \"\\\"\" char* \"\\\"\" | \"'\" single* \"'\"\n"
-    "member ::= string \":\" ws value ws\n";
+static const char of_python[] = "ws ::= \"\" | \" \" | \"\\n\" [ \\t]{0,20}\n"
+                                "single ::= [^'\\\\\\x00-\\x1F\\x7F] | \"\\\\\" [\\\\'nrt]\n"
+                                "string ::= \"\\\"\" char* \"\\\"\" | \"'\" single* \"'\"\n"
+                                "member ::= string \":\" ws value ws\n";
 
 /* A text has no quote inside: "<" is not followed by a bar. */
-static const char of_gemma[] =
-    "ws ::= \"\"\n"
-    "bare ::= [^<\\x00-\\x08\\x0B-\\x1F\\x7F]\n"
-    "member ::= [a-zA-Z_] [a-zA-Z0-9_-]{0,40} \":\" value\n";
+static const char of_gemma[] = "ws ::= \"\"\n"
+                               "bare ::= [^<\\x00-\\x08\\x0B-\\x1F\\x7F]\n"
+                               "member ::= [a-zA-Z_] [a-zA-Z0-9_-]{0,40} \":\" value\n";
 
 gw_status gw_schema_put_standard(gw_schema_work *w) {
     GW_TRY(gw_bytes_add(&w->out, common, sizeof common - 1));
@@ -263,3 +261,23 @@ gw_status gw_schema_put_value(gw_schema_work *w, const json_t *value) {
 }
 
 gw_status gw_schema_put_key(gw_schema_work *w, const json_t *name) { return put_value(w, name, 1); }
+
+gw_status gw_schema_write_value(gw_schema_work *w, const json_t *value, gw_bytes *all, size_t *ends,
+                                size_t *n) {
+    size_t begin = all->n, middle;
+    GW_TRY(write_value(w, all, value, 0));
+    ends[(*n)++] = middle = all->n;
+    if (w->notation != 0) {
+        GW_TRY(write_value(w, all, value, 1));
+        int same = all->n - middle == middle - begin &&
+                   memcmp(all->data + begin, all->data + middle, middle - begin) == 0;
+        if (same) {
+            all->n = middle;
+        } else {
+            ends[(*n)++] = all->n;
+        }
+    }
+    return GW_OK;
+}
+
+int gw_schema_quotes_are_tokens(const gw_schema_work *w) { return is_gemma(w); }

@@ -2,9 +2,10 @@
  * json_schema_parts.h.
  *
  * How a number without an exponent compares with a bound shows digit by digit, so that an automaton
- * can tell. Digits behind the point are so few that numbers that differ are different ones in
+ * can tell. Digits after the point are so few that numbers that differ are different ones in
  * binary64 too: what lies below a bound stays below it when it is read.
  */
+#include <math.h>
 #include <stdio.h>
 
 #include "core/text/grammar/json_schema_decimal.h"
@@ -21,7 +22,7 @@ typedef struct bounds {
     int has_low, has_high, over_low, under_high; /* over, under: the bound itself is out */
 } bounds;
 
-typedef struct shape { /* digits before the point, behind it, and before it where some are behind */
+typedef struct shape { /* digits before the point, after it, and before it where some are after */
     int64_t before, behind, before_point;
 } shape;
 
@@ -38,7 +39,7 @@ typedef struct numbers {
 /* ---- unsigned numbers compared with a bound -------------------------------------------------- */
 
 /* States: 0 the beginning, 1 the number 0, 2.. digits before the point (how many, and how they
- * compare), then digits behind it (the same). */
+ * compare), then digits after it (the same). */
 static uint32_t before_state(int64_t digits, int cmp) {
     return 2 + 3 * (uint32_t)(digits - 1) + (uint32_t)(cmp / 2);
 }
@@ -118,9 +119,10 @@ done:
 
 /* ---- multiples ------------------------------------------------------------------------------- */
 
-/* Numbers that are multiples of `step` with no more digits behind the point than it has: the
- * remainder of what is read, and how many digits behind the point it has. */
-static gw_status multiples(const numbers *x, const gw_decimal *step, gw_dfa *out) {
+/* Numbers that are multiples of `step` with no more digits after the point than it has: the
+ * remainder of what is read, and how many digits after the point it has. zeros: with any number of
+ * zeros after those, too. */
+static gw_status multiples(const numbers *x, const gw_decimal *step, int zeros, gw_dfa *out) {
     int64_t behind = gw_decimal_behind(step);
     uint32_t divisor = 0;
     gw_dfa_builder b = {.arena = x->w->arena, .where = x->p->where};
@@ -133,11 +135,12 @@ static gw_status multiples(const numbers *x, const gw_decimal *step, gw_dfa *out
         }
     }
     gw_status status;
-    /* 0: the beginning; 1 + r: before the point; 1 + divisor * (1 + f) + r: f digits behind it */
+    /* 0: the beginning; 1 + r: before the point; 1 + divisor * (1 + f) + r: f digits after it */
     GW_TRY_DONE(gw_dfa_state(&b, 0));
     for (uint32_t c = 0; c <= 9; c++) {
         GW_TRY_DONE(gw_dfa_edge_to(&b, '0' + c, '0' + c, 1 + c % divisor));
     }
+    uint32_t last = 1 + divisor * (uint32_t)(behind + 2), point = last + 1;
     for (int64_t f = -1; f <= behind; f++) {
         for (uint32_t r = 0; r < divisor; r++) {
             uint64_t scaled = r;
@@ -148,6 +151,11 @@ static gw_status multiples(const numbers *x, const gw_decimal *step, gw_dfa *out
             GW_TRY_DONE(gw_dfa_state(&b, f != 0 && scaled == 0));
             if (f < 0 && behind > 0) {
                 GW_TRY_DONE(gw_dfa_edge_to(&b, '.', '.', base + divisor + r));
+            } else if (f < 0 && zeros && r == 0) {
+                GW_TRY_DONE(gw_dfa_edge_to(&b, '.', '.', point));
+            }
+            if (f == behind && f > 0 && zeros && r == 0) {
+                GW_TRY_DONE(gw_dfa_edge_to(&b, '0', '0', last));
             }
             for (uint32_t c = 0; c <= 9 && f < behind; c++) {
                 uint32_t to = base + (f < 0 ? 0 : divisor) + (r * 10 + c) % divisor;
@@ -155,6 +163,10 @@ static gw_status multiples(const numbers *x, const gw_decimal *step, gw_dfa *out
             }
         }
     }
+    GW_TRY_DONE(gw_dfa_state(&b, 1)); /* last */
+    GW_TRY_DONE(gw_dfa_edge_to(&b, '0', '0', last));
+    GW_TRY_DONE(gw_dfa_state(&b, 0)); /* point */
+    GW_TRY_DONE(gw_dfa_edge_to(&b, '0', '0', last));
     status = gw_dfa_finish(&b, out);
 done:
     gw_dfa_drop(&b);
@@ -163,12 +175,19 @@ done:
 
 /* ---- what the schema says -------------------------------------------------------------------- */
 
+static gw_status copy_decimal(gw_schema_work *w, const json_t *number, gw_decimal *out) {
+    const gw_decimal *found;
+    GW_TRY(gw_schema_decimal(w, number, &found));
+    *out = *found;
+    return GW_OK;
+}
+
 static gw_status read_number(const numbers *x, const char *key, const json_t *value,
                              gw_decimal *out) {
     if (!json_is_number(value)) {
         return gw_schema_wrong(x->p, key, "a number");
     }
-    gw_status status = gw_decimal_parse(x->w->arena, gw_schema_number(x->w, value), out);
+    gw_status status = copy_decimal(x->w, value, out);
     return status == GW_OK ? status
                            : gw_fail(status, GW_SCHEMA, "at %s: \"%s\" has more than %d digits",
                                      x->p->where, key, GW_DECIMAL_DIGITS);
@@ -295,6 +314,66 @@ static void shape_numbers(numbers *x) {
     x->s.before_point = larger(1, EXACT_DIGITS - behind);
 }
 
+/* ---- listed numbers -------------------------------------------------------------------------- */
+
+__extension__ typedef unsigned __int128 wide;
+
+/* value / step, where value is divided by s * 10^f: both without zeros at the end. */
+static int is_multiple_of(const gw_decimal *value, const gw_decimal *step, int *known) {
+    uint64_t s = 0, rest = 0;
+    int64_t scale = value->exponent - step->exponent;
+    *known = step->n > 0 && step->n <= 18;
+    if (value->n == 0 || !*known) {
+        return 1;
+    }
+    for (int64_t i = 0; i < step->n; i++) {
+        s = s * 10 + (uint64_t)(step->digits[i] - '0');
+    }
+    if (scale < 0) { /* what is left of it would end in a zero */
+        return 0;
+    }
+    for (int64_t i = 0; i < value->n + scale; i++) {
+        uint64_t digit = i < value->n ? (uint64_t)(value->digits[i] - '0') : 0;
+        rest = (uint64_t)(((wide)rest * 10 + digit) % s);
+    }
+    return rest == 0;
+}
+
+/* As jsonschema and others divide: where the step has a point or an exponent, in binary64. */
+static int divides(gw_schema_work *w, const json_t *value, const json_t *step) {
+    if (strpbrk(gw_schema_number(w, step), ".eE") == NULL) {
+        return -1;
+    }
+    double x = json_number_value(value) / json_number_value(step);
+    return !(floor(x) < x);
+}
+
+gw_status gw_schema_judge_multiple(gw_schema_work *w, const gw_schema_part *p, const json_t *value,
+                                   int *is) {
+    const json_t *given = json_object_get(p->schema, "multipleOf"), *step;
+    const gw_decimal *x, *y;
+    size_t n = json_is_array(given) ? json_array_size(given) : given != NULL;
+    int known = 1;
+    for (size_t i = 0; i < n && *is; i++) {
+        step = json_is_array(given) ? json_array_get(given, i) : given;
+        if (!json_is_number(step)) {
+            return gw_schema_wrong(p, "multipleOf", "a number");
+        }
+        GW_TRY(gw_schema_decimal(w, value, &x));
+        GW_TRY(gw_schema_decimal(w, step, &y));
+        *is = is_multiple_of(x, y, &known) && divides(w, value, step) != 0;
+    }
+    for (size_t i = 0; (step = gw_schema_unmultiple(p, i)) != NULL && *is && known; i++) {
+        GW_TRY(gw_schema_decimal(w, value, &x));
+        GW_TRY(gw_schema_decimal(w, step, &y));
+        *is = !is_multiple_of(x, y, &known) && divides(w, value, step) != 1;
+    }
+    return known
+               ? GW_OK
+               : gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA,
+                         "at %s: \"multipleOf\" of more than 18 digits is not supported", p->where);
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 static gw_status narrow(const numbers *x, const gw_decimal *size, int want, gw_dfa *d) {
@@ -326,16 +405,26 @@ static gw_status sizes(const numbers *x, int negative, gw_dfa *out, int *none) {
     }
     for (size_t i = 0; i < x->n_steps; i++) {
         gw_dfa of;
-        GW_TRY(multiples(x, &x->steps[i], &of));
+        GW_TRY(multiples(x, &x->steps[i], 0, &of));
         GW_TRY(gw_dfa_combine(x->w->arena, x->p->where, out, &of, GW_DFA_AND, out));
     }
     const json_t *value;
+    for (size_t i = 0; (value = gw_schema_unmultiple(x->p, i)) != NULL; i++) {
+        gw_decimal step;
+        gw_dfa of;
+        GW_TRY(read_number(x, "multipleOf", value, &step));
+        if (step.n == 0 || step.negative) {
+            return gw_schema_wrong(x->p, "multipleOf", "above 0");
+        }
+        GW_TRY(multiples(x, &step, 1, &of));
+        GW_TRY(gw_dfa_combine(x->w->arena, x->p->where, out, &of, GW_DFA_MINUS, out));
+    }
     for (size_t i = 0; (value = gw_schema_excluded(x->p, i)) != NULL; i++) {
         gw_decimal d;
         if (!json_is_number(value)) {
             continue;
         }
-        GW_TRY(gw_decimal_parse(x->w->arena, gw_schema_number(x->w, value), &d));
+        GW_TRY(copy_decimal(x->w, value, &d));
         if (d.negative == negative) {
             GW_TRY(narrow(x, &d, LESS | MORE, out));
         }
@@ -383,7 +472,8 @@ static int is_free(const numbers *x) {
             return 0;
         }
     }
-    return !x->b.has_low && !x->b.has_high && x->n_steps == 0;
+    return !x->b.has_low && !x->b.has_high && x->n_steps == 0 &&
+           gw_schema_unmultiple(x->p, 0) == NULL;
 }
 
 static gw_status list_numbers(numbers *x, gw_dfa *out) {

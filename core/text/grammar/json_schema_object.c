@@ -10,7 +10,21 @@
 
 #define PUT(...) GW_TRY(gw_schema_put(&w->out, __VA_ARGS__))
 
-enum { MEMBERS_MAX = 4096, PATTERNS_MAX = 5, COUNTED_MAX = 20000, ROTATIONS_MAX = 6 };
+enum { MEMBERS_MAX = 4096, PATTERNS_MAX = 64, COUNTED_MAX = 20000, ROTATIONS_MAX = 6 };
+enum { KINDS_MAX = 256, CLOSINGS_MAX = 64, NAME_DEPTH = 8 };
+
+/* What a schema says of members that it neither names nor has a pattern for. */
+typedef struct closing {
+    const json_t *names;
+    uint64_t like; /* its patterns: bits of the list of all */
+    json_t *more;  /* a schema */
+} closing;
+
+/* Other members whose names match these patterns for certain, and no others. */
+typedef struct kind {
+    uint64_t like;
+    gw_dfa names;
+} kind;
 
 typedef struct members {
     gw_schema_work *w;
@@ -18,8 +32,13 @@ typedef struct members {
     size_t rule, n, n_required;
     const char **names; /* [n] */
     uint8_t *required;  /* [n] */
-    json_t *more;       /* what others are; NULL: there are none */
+    int plain;          /* others that match no pattern are written, where no closing forbids */
     int others;         /* there are some, of patterns at least */
+    closing closings[CLOSINGS_MAX];
+    size_t n_closings;
+    kind *kinds; /* [n_kinds] of others */
+    size_t n_kinds;
+    gw_map *written; /* names of members with a rule */
     const char *like[PATTERNS_MAX];
     json_t *of_like[PATTERNS_MAX];
     gw_dfa narrow[PATTERNS_MAX], wide[PATTERNS_MAX];
@@ -97,6 +116,78 @@ static gw_status read_patterns(members *m) {
     return GW_OK;
 }
 
+static gw_status read_name_choices(members *m, const gw_schema_part *p, int depth, gw_dfa *out,
+                                   int *none);
+
+/* Names of one choice as an automaton; *none: it has no name. */
+static gw_status read_name_choice(members *m, const gw_schema_part *choice, int depth, gw_dfa *out,
+                                  int *none) {
+    gw_schema_part p = *choice;
+    gw_schema_judge j = {0};
+    gw_schema_strings s;
+    unsigned types = 0;
+    size_t n = 0;
+    gw_status status = gw_schema_flatten(m->w, choice, &p.schema);
+    GW_TRY(status == GW_OK ? gw_schema_keep(m->w, p.schema) : status);
+    if (json_object_get(p.schema, "anyOf") != NULL || json_object_get(p.schema, "oneOf") != NULL) {
+        return depth < NAME_DEPTH ? read_name_choices(m, &p, depth + 1, out, none)
+                                  : gw_schema_refuse(&p, "propertyNames");
+    }
+    GW_TRY(gw_schema_get_types(m->w, &p, ~0u, &types));
+    json_t *list = json_object_get(p.schema, "enum"), *only = json_object_get(p.schema, "const");
+    *none = !(types >> GW_STRING & 1);
+    if (*none || (list == NULL && only == NULL)) {
+        GW_TRY(*none ? GW_OK : gw_schema_read_strings(m->w, &p, &s));
+        if (!*none && !s.limited) {
+            return gw_dfa_lengths(m->w->arena, p.where, s.low, s.high, out);
+        }
+        *out = *none ? *out : s.dfa;
+        return GW_OK;
+    }
+    list = list != NULL ? json_incref(list) : json_pack("[O]", only);
+    const char **names = gw_arena_array(m->w->arena, json_array_size(list) + 1, sizeof *names);
+    status =
+        names != NULL ? gw_schema_judge_open(m->w, p.schema, p.where, &j) : gw_schema_no_memory();
+    for (size_t i = 0; i < json_array_size(list) && status == GW_OK; i++) {
+        json_t *x = json_array_get(list, i);
+        int is = 0;
+        status = gw_schema_judge_value(&j, x, &is);
+        if (is && json_is_string(x) && strlen(json_string_value(x)) == json_string_length(x)) {
+            names[n++] = json_string_value(x);
+        }
+    }
+    gw_schema_judge_close(&j);
+    json_decref(list);
+    *none = n == 0;
+    return status != GW_OK || n == 0 ? status : gw_dfa_texts(m->w->arena, p.where, names, n, out);
+}
+
+/* "propertyNames" that is a choice: the names of all of its schemas. It calls itself at most
+ * NAME_DEPTH times. */
+static gw_status read_name_choices(members *m, const gw_schema_part *p, int depth, gw_dfa *out,
+                                   int *none) {
+    size_t *rules, n, some = 0;
+    GW_TRY(gw_schema_branches(m->w, p, &rules, &n));
+    for (size_t i = 0; i < n; i++) {
+        gw_schema_part one = m->w->parts[rules[i]];
+        gw_dfa d = {0};
+        int without = 0;
+        gw_status status = read_name_choice(m, &one, depth, &d, &without);
+        if (status == GW_E_METADATA && m->w->contradicted) {
+            m->w->contradicted = 0;
+            continue;
+        }
+        GW_TRY(status);
+        if (!without && some++ == 0) {
+            *out = d;
+        } else if (!without) {
+            GW_TRY(gw_dfa_combine(m->w->arena, p->where, out, &d, GW_DFA_OR, out));
+        }
+    }
+    *none = some == 0;
+    return GW_OK;
+}
+
 /* "propertyNames": a list of names, or an automaton. */
 static gw_status read_names(members *m) {
     json_t *names = json_object_get(m->p->schema, "propertyNames"), *flat = NULL;
@@ -114,7 +205,10 @@ static gw_status read_names(members *m) {
     GW_TRY(gw_schema_keep(m->w, flat));
     p.schema = flat;
     if (json_object_get(flat, "anyOf") != NULL || json_object_get(flat, "oneOf") != NULL) {
-        return gw_schema_refuse(&p, json_object_get(flat, "anyOf") != NULL ? "anyOf" : "oneOf");
+        int none;
+        GW_TRY(read_name_choices(m, &p, 0, &m->named, &none));
+        m->listed = none ? json_array() : NULL;
+        return none ? gw_schema_keep(m->w, m->listed) : GW_OK;
     }
     GW_TRY(gw_schema_read_strings(m->w, &p, &s));
     if (!s.limited) {
@@ -146,24 +240,10 @@ static int may_be_named(const members *m, const char *name) {
                                : gw_dfa_accepts(&m->named, name, strlen(name));
 }
 
-/* What a member is by its name alone, together with `own`; NULL: it must not be there. */
-static gw_status value_of(members *m, const char *name, json_t *own, json_t **out) {
-    json_t *all = json_array();
-    int like = 0;
-    if (own != NULL) {
-        json_array_append(all, own);
-    }
-    for (size_t i = 0; i < m->n_like; i++) {
-        if (gw_dfa_accepts(&m->wide[i], name, strlen(name))) {
-            like = 1;
-            json_array_append(all, m->of_like[i]);
-        }
-    }
-    if (own == NULL && !like && m->more != NULL) {
-        json_array_append(all, m->more);
-    }
+/* All of the schemas in the list, which is taken: one schema, or none that says something. */
+static gw_status join_schemas(members *m, json_t *all, json_t **out) {
     size_t n = json_array_size(all);
-    *out = n == 0 ? NULL : json_array_get(all, 0);
+    *out = n == 0 ? m->w->any : json_array_get(all, 0);
     if (n > 1) {
         *out = json_pack("{s:O}", "allOf", all);
         json_decref(all);
@@ -171,6 +251,34 @@ static gw_status value_of(members *m, const char *name, json_t *own, json_t **ou
     }
     json_decref(all);
     return GW_OK;
+}
+
+/* What a member is by its name alone, together with `own`; NULL: it must not be there. */
+static gw_status value_of(members *m, const char *name, json_t *own, json_t **out) {
+    json_t *all = json_array();
+    uint64_t sure = 0;
+    if (own != NULL) {
+        json_array_append(all, own);
+    }
+    for (size_t i = 0; i < m->n_like; i++) {
+        sure |= (uint64_t)gw_dfa_accepts(&m->narrow[i], name, strlen(name)) << i;
+        if (gw_dfa_accepts(&m->wide[i], name, strlen(name))) {
+            json_array_append(all, m->of_like[i]);
+        }
+    }
+    for (size_t i = 0; i < m->n_closings; i++) {
+        const closing *c = &m->closings[i];
+        if (json_object_get(c->names, name) != NULL || (c->like & sure) != 0) {
+            continue;
+        }
+        if (json_is_false(c->more)) {
+            *out = NULL;
+            json_decref(all);
+            return GW_OK;
+        }
+        json_array_append(all, c->more);
+    }
+    return join_schemas(m, all, out);
 }
 
 /* ---- members --------------------------------------------------------------------------------- */
@@ -195,6 +303,9 @@ static gw_status put_member(members *m, const char *name, json_t *schema, int re
                                              "\"required\" names what \"propertyNames\" rules out");
     }
     size_t i = m->n++;
+    if (gw_map_add(m->written, name, strlen(name), i, NULL) == GW_MAP_NOMEM) {
+        return gw_schema_no_memory();
+    }
     m->names[i] = name;
     m->required[i] = (uint8_t)required;
     m->n_required += (size_t)required;
@@ -205,14 +316,12 @@ static gw_status put_member(members *m, const char *name, json_t *schema, int re
     return GW_OK;
 }
 
-static int is_listed(const members *m, const char *name) {
-    for (size_t i = 0; i < m->n; i++) {
-        if (strcmp(m->names[i], name) == 0) {
-            return 1;
-        }
-    }
-    return 0;
+static int has_name(const gw_map *map, const char *name) {
+    size_t at;
+    return gw_map_find(map, name, strlen(name), &at);
 }
+
+static int is_listed(const members *m, const char *name) { return has_name(m->written, name); }
 
 /* Properties, what is required besides them, and all others where names are listed. */
 static gw_status list_members(members *m) {
@@ -227,9 +336,21 @@ static gw_status list_members(members *m) {
     if (m->names == NULL || m->required == NULL) {
         return gw_schema_no_memory();
     }
-    json_object_foreach(properties, name, x) {
-        GW_TRY(put_member(m, name, x, is_text_of(required, name)));
+    gw_map *needed = gw_map_new();
+    gw_status status = needed != NULL ? GW_OK : gw_schema_no_memory();
+    json_array_foreach(required, i, x) {
+        name = json_string_value(x);
+        if (status == GW_OK && gw_map_add(needed, name, strlen(name), i, NULL) == GW_MAP_NOMEM) {
+            status = gw_schema_no_memory();
+        }
     }
+    json_object_foreach(properties, name, x) {
+        if (status == GW_OK) {
+            status = put_member(m, name, x, has_name(needed, name));
+        }
+    }
+    gw_map_free(needed);
+    GW_TRY(status);
     json_array_foreach(required, i, x) {
         name = json_string_value(x);
         if (json_object_get(properties, name) == NULL && !is_listed(m, name)) {
@@ -247,68 +368,97 @@ static gw_status list_members(members *m) {
 
 /* ---- others ---------------------------------------------------------------------------------- */
 
-static gw_status join_texts(members *m, const gw_dfa *one, size_t some, gw_dfa *all) {
-    if (some == 0) {
-        *all = *one;
-        return GW_OK;
-    }
-    return gw_dfa_combine(m->w->arena, m->p->where, all, one, GW_DFA_OR, all);
-}
-
-/* Names that are none of the listed ones. */
+/* Names that are none of the listed ones; where those are too many to be told apart letter by
+ * letter, longer ones. */
 static gw_status leave_listed_out(members *m, gw_dfa *d) {
     json_t *properties = json_object_get(m->p->schema, "properties"), *x;
-    gw_dfa all, one;
-    const char *name;
-    size_t some = 0;
+    size_t n = 0, most = m->n + json_object_size(properties), longest = 0;
+    const char **names = gw_arena_array(m->w->arena, most + 1, sizeof *names), *name;
+    gw_dfa all;
+    if (names == NULL) {
+        return gw_schema_no_memory();
+    }
     for (size_t i = 0; i < m->n; i++) {
-        GW_TRY(gw_dfa_text(m->w->arena, m->p->where, m->names[i], strlen(m->names[i]), &one));
-        GW_TRY(join_texts(m, &one, some++, &all));
+        names[n++] = m->names[i];
     }
-    json_object_foreach(properties, name, x) {
-        if (!is_listed(m, name)) {
-            GW_TRY(gw_dfa_text(m->w->arena, m->p->where, name, strlen(name), &one));
-            GW_TRY(join_texts(m, &one, some++, &all));
+    json_object_foreach(properties, name, x) { names[n++] = name; }
+    if (n == 0) {
+        return GW_OK;
+    }
+    gw_status status = gw_dfa_texts(m->w->arena, m->p->where, names, n, &all);
+    if (status == GW_E_LIMIT) {
+        for (size_t i = 0; i < n; i++) {
+            longest = strlen(names[i]) > longest ? strlen(names[i]) : longest;
         }
+        GW_TRY(gw_dfa_lengths(m->w->arena, m->p->where, (int64_t)longest + 1, -1, &all));
+        return gw_dfa_combine(m->w->arena, m->p->where, d, &all, GW_DFA_AND, d);
     }
-    return some > 0 ? gw_dfa_combine(m->w->arena, m->p->where, d, &all, GW_DFA_MINUS, d) : GW_OK;
+    GW_TRY(status);
+    return gw_dfa_combine(m->w->arena, m->p->where, d, &all, GW_DFA_MINUS, d);
 }
 
-/* Others that match the patterns of `mask` and no more. */
-static gw_status other_names(members *m, size_t mask, gw_dfa *d) {
-    if (m->has_names) {
-        *d = m->named;
-    } else {
-        GW_TRY(gw_dfa_any(m->w->arena, d));
+/* Are others of a kind ruled out by a closing? */
+static int is_closed(const members *m, uint64_t like) {
+    for (size_t i = 0; i < m->n_closings; i++) {
+        if ((m->closings[i].like & like) == 0 && json_is_false(m->closings[i].more)) {
+            return 1;
+        }
     }
-    GW_TRY(leave_listed_out(m, d));
+    return 0;
+}
+
+/* Splits the others by the patterns that they match: as many kinds as there are overlaps. */
+static gw_status find_kinds(members *m) {
+    gw_dfa all;
+    m->kinds = gw_arena_array(m->w->arena, KINDS_MAX, sizeof *m->kinds);
+    if (m->kinds == NULL) {
+        return gw_schema_no_memory();
+    }
+    if (m->has_names) {
+        all = m->named;
+    } else {
+        GW_TRY(gw_dfa_any(m->w->arena, &all));
+    }
+    GW_TRY(leave_listed_out(m, &all));
+    m->kinds[m->n_kinds++] = (kind){0, all};
     for (size_t i = 0; i < m->n_like; i++) {
-        int in = (int)(mask >> i & 1);
-        GW_TRY(gw_dfa_combine(m->w->arena, m->p->where, d, in ? &m->narrow[i] : &m->wide[i],
-                              in ? GW_DFA_AND : GW_DFA_MINUS, d));
+        size_t n = m->n_kinds;
+        for (size_t k = 0; k < n; k++) {
+            gw_dfa in, out;
+            GW_TRY(gw_dfa_combine(m->w->arena, m->p->where, &m->kinds[k].names, &m->narrow[i],
+                                  GW_DFA_AND, &in));
+            GW_TRY(gw_dfa_combine(m->w->arena, m->p->where, &m->kinds[k].names, &m->wide[i],
+                                  GW_DFA_MINUS, &out));
+            m->kinds[k].names = out;
+            if (gw_dfa_is_empty(&in)) {
+                continue;
+            }
+            if (m->n_kinds == KINDS_MAX) {
+                return gw_fail(GW_E_LIMIT, GW_SCHEMA,
+                               "at %s: \"patternProperties\" overlap in more than %d ways",
+                               m->p->where, KINDS_MAX);
+            }
+            m->kinds[m->n_kinds++] = (kind){m->kinds[k].like | (uint64_t)1 << i, in};
+        }
     }
     return GW_OK;
 }
 
-static gw_status other_value(members *m, size_t mask, size_t *of) {
+static gw_status other_value(members *m, uint64_t like, size_t *of) {
     json_t *all = json_array(), *value;
     const char *where = gw_schema_beneath(
-        m->w, m->p->where, mask != 0 ? "patternProperties" : "additionalProperties", NULL);
+        m->w, m->p->where, like != 0 ? "patternProperties" : "additionalProperties", NULL);
     for (size_t i = 0; i < m->n_like; i++) {
-        if (mask >> i & 1) {
+        if (like >> i & 1) {
             json_array_append(all, m->of_like[i]);
         }
     }
-    value = mask == 0 ? m->more : json_array_get(all, 0);
-    if (json_array_size(all) > 1) {
-        value = json_pack("{s:O}", "allOf", all);
-        gw_status status = gw_schema_keep(m->w, value);
-        if (status != GW_OK) {
-            json_decref(all);
-            return status;
+    for (size_t i = 0; i < m->n_closings; i++) {
+        if ((m->closings[i].like & like) == 0) {
+            json_array_append(all, m->closings[i].more);
         }
     }
-    json_decref(all);
+    GW_TRY(join_schemas(m, all, &value));
     return gw_schema_rule(m->w, value, where, of);
 }
 
@@ -318,14 +468,14 @@ static gw_status put_others(members *m, uint32_t divisor, uint32_t rest) {
     gw_bytes line = {0};
     gw_status status = gw_schema_put(&line, "s%zu-x%u-%u ::= ", m->rule, divisor, rest);
     const char *bar = "";
-    for (size_t mask = 0; status == GW_OK && mask < (size_t)1 << m->n_like; mask++) {
-        gw_dfa d, lengths;
+    for (size_t k = 0; status == GW_OK && k < m->n_kinds; k++) {
+        gw_dfa d = m->kinds[k].names, lengths;
+        uint64_t like = m->kinds[k].like;
         size_t of;
         char tag[40], term[GW_SCHEMA_TERM];
-        if (mask == 0 && m->more == NULL) {
+        if ((like == 0 && !m->plain) || is_closed(m, like)) {
             continue;
         }
-        GW_TRY_DONE(other_names(m, mask, &d));
         if (divisor > 1) {
             GW_TRY_DONE(gw_dfa_rest(w->arena, m->p->where, divisor, rest, &lengths));
             GW_TRY_DONE(gw_dfa_combine(w->arena, m->p->where, &d, &lengths, GW_DFA_AND, &d));
@@ -333,9 +483,9 @@ static gw_status put_others(members *m, uint32_t divisor, uint32_t rest) {
         if (gw_dfa_is_empty(&d)) {
             continue;
         }
-        snprintf(tag, sizeof tag, "k%zu-%u-%u-", mask, divisor, rest);
+        snprintf(tag, sizeof tag, "k%zu-%u-%u-", k, divisor, rest);
         GW_TRY_DONE(gw_schema_put_text(w, m->p->where, m->rule, tag, &d, 1, term));
-        GW_TRY_DONE(other_value(m, mask, &of));
+        GW_TRY_DONE(other_value(m, like, &of));
         GW_TRY_DONE(gw_schema_put(&line, "%s%s \":\" ws s%zu ws", bar, term, of));
         bar = " | ";
     }
@@ -368,7 +518,7 @@ static gw_status put_uncounted(members *m) {
         if (!m->required[i]) {
             PUT(" | s%zu-h%zu", rule, i + 1);
         }
-        PUT("\ns%zu-t%zu ::= ", rule, i); /* ... the same behind another one */
+        PUT("\ns%zu-t%zu ::= ", rule, i); /* ... the same after another one */
         PUT(m->required[i] ? "\",\" ws s%zu-p%zu s%zu-t%zu\n"
                            : "( \",\" ws s%zu-p%zu )? s%zu-t%zu\n",
             rule, i, rule, i + 1);
@@ -407,7 +557,7 @@ static gw_status put_step(members *m, size_t i, int64_t c) {
     return GW_OK;
 }
 
-/* Others behind c members, `need` of them at least. */
+/* Others after c members, `need` of them at least. */
 static gw_status put_needed(members *m, int64_t c, int64_t need) {
     gw_schema_work *w = m->w;
     int64_t room = m->high < 0 ? -1 : m->high - c - need;
@@ -490,18 +640,52 @@ static gw_status put_counted(members *m) {
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+/* One closing; its patterns are among those of the object. */
+static gw_status add_closing(members *m, const json_t *names, const json_t *patterns,
+                             json_t *more) {
+    closing c = {.names = names, .more = more};
+    if (more == NULL || json_is_true(more) || json_object_size(more) + json_is_false(more) == 0) {
+        return GW_OK;
+    }
+    if (!gw_schema_is_schema(more)) {
+        return gw_schema_wrong(m->p, "additionalProperties", "a schema");
+    }
+    if (m->n_closings == CLOSINGS_MAX) {
+        return gw_fail(GW_E_LIMIT, GW_SCHEMA,
+                       "at %s: more than %d \"additionalProperties\" at once", m->p->where,
+                       CLOSINGS_MAX);
+    }
+    for (size_t i = 0; i < m->n_like; i++) {
+        c.like |= (uint64_t)(json_object_get(patterns, m->like[i]) != NULL) << i;
+    }
+    m->closings[m->n_closings++] = c;
+    return GW_OK;
+}
+
 /* Without a word about other members only an object of none of its own has them. */
-static void find_others(members *m) {
-    json_t *properties = json_object_get(m->p->schema, "properties"), *x;
-    json_t *more = json_object_get(m->p->schema, "additionalProperties");
+static gw_status find_others(members *m) {
+    const json_t *schema = m->p->schema;
+    json_t *properties = json_object_get(schema, "properties"), *x;
+    json_t *list = json_object_get(schema, GW_SCHEMA_CLOSINGS);
+    json_t *more = json_object_get(schema, "additionalProperties");
     const char *name;
     int64_t own = 0;
+    size_t i;
     json_object_foreach(properties, name, x) { own += !json_is_false(x); }
-    more = more != NULL ? more : json_object_get(m->p->schema, "unevaluatedProperties");
-    m->more = json_is_false(more) ? NULL : json_is_object(more) ? more : m->w->any;
-    int open = more != NULL || m->listed != NULL || m->low > own || (own == 0 && m->n_like == 0);
-    m->others = (m->more != NULL && open) || m->n_like > 0;
+    more = more != NULL ? more : json_object_get(schema, "unevaluatedProperties");
+    GW_TRY(add_closing(m, properties, json_object_get(schema, "patternProperties"), more));
+    json_array_foreach(list, i, x) {
+        GW_TRY(add_closing(m, json_object_get(x, "properties"),
+                           json_object_get(x, "patternProperties"),
+                           json_object_get(x, "additionalProperties")));
+    }
+    int said = more != NULL || list != NULL;
+    int open = said || m->listed != NULL || m->low > own || (own == 0 && m->n_like == 0);
+    m->plain = !is_closed(m, 0);
+    m->others = (m->plain && open) || m->n_like > 0;
     m->others &= m->listed == NULL || json_array_size(m->listed) > 0;
+    m->plain &= said || m->n_like == 0; /* those of a pattern are enough */
+    return GW_OK;
 }
 
 static int excludes_empty(const gw_schema_part *p, int *whole) {
@@ -515,30 +699,34 @@ static int excludes_empty(const gw_schema_part *p, int *whole) {
     return empty;
 }
 
-gw_status gw_schema_put_object(gw_schema_work *w, const gw_schema_part *p, size_t rule) {
-    members m = {.w = w, .p = p, .rule = rule};
+static gw_status put_object(members *m) {
+    gw_schema_work *w = m->w;
+    const gw_schema_part *p = m->p;
     int whole;
     GW_TRY(check_words(p));
-    GW_TRY(gw_schema_counts(w, p, "minProperties", "maxProperties", &m.low, &m.high));
-    m.low = excludes_empty(p, &whole) && m.low == 0 ? 1 : m.low;
+    GW_TRY(gw_schema_counts(w, p, "minProperties", "maxProperties", &m->low, &m->high));
+    m->low = excludes_empty(p, &whole) && m->low == 0 ? 1 : m->low;
     if (!whole) {
         return gw_schema_refuse(p, "not");
     }
-    GW_TRY(read_patterns(&m));
-    GW_TRY(read_names(&m));
-    find_others(&m);
-    GW_TRY(list_members(&m));
-    if (m.listed != NULL) {
-        m.others = 0;
-    }
-    if (m.more != NULL && m.n_like > 0 &&
-        json_object_get(p->schema, "additionalProperties") == NULL &&
-        json_object_get(p->schema, "unevaluatedProperties") == NULL) {
-        m.more = NULL; /* those of a pattern are enough */
+    GW_TRY(read_patterns(m));
+    GW_TRY(read_names(m));
+    GW_TRY(find_others(m));
+    GW_TRY(list_members(m));
+    if (m->listed != NULL) {
+        m->others = 0;
     }
     int counts =
-        m.low > (int64_t)m.n_required || (m.high >= 0 && (m.others || m.high < (int64_t)m.n));
-    GW_TRY(counts ? put_counted(&m) : put_uncounted(&m));
-    PUT("s%zu-object ::= \"{\" ws s%zu-h0 \"}\"\n", rule, rule);
+        m->low > (int64_t)m->n_required || (m->high >= 0 && (m->others || m->high < (int64_t)m->n));
+    GW_TRY(m->others ? find_kinds(m) : GW_OK);
+    GW_TRY(counts ? put_counted(m) : put_uncounted(m));
+    PUT("s%zu-object ::= \"{\" ws s%zu-h0 \"}\"\n", m->rule, m->rule);
     return GW_OK;
+}
+
+gw_status gw_schema_put_object(gw_schema_work *w, const gw_schema_part *p, size_t rule) {
+    members m = {.w = w, .p = p, .rule = rule, .written = gw_map_new()};
+    gw_status status = m.written != NULL ? put_object(&m) : gw_schema_no_memory();
+    gw_map_free(m.written);
+    return status;
 }

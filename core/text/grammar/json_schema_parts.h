@@ -7,6 +7,7 @@
 #include "core/base/json.h"
 #include "core/text/buffer.h"
 #include "core/text/grammar/json_schema.h"
+#include "core/text/grammar/json_schema_decimal.h"
 #include "core/text/grammar/json_schema_dfa.h"
 
 /* ---- json_schema.c --------------------------------------------------------------------------- */
@@ -25,16 +26,33 @@ typedef struct gw_schema_work {
     gw_map *classes;     /* ranges of characters: the rule of the set */
     gw_map *negations;   /* address of a schema: its opposite, in `made` */
     const char **number_texts;
-    size_t n_numbers, numbers_capacity;
+    gw_decimal **decimals; /* [n_numbers] parsed at their first use; NULL: not yet */
+    size_t n_numbers, numbers_capacity, decimals_capacity;
+    gw_bytes key; /* of the value that is looked up */
     gw_arena *arena;
     gw_schema_part *parts;
     size_t n_parts, capacity;
     size_t flattened;          /* keywords copied on the way */
     int unevaluated;           /* what is flattened asks which members others have looked at */
     json_t *any;               /* {} */
+    const char *dropped;       /* a branch of oneOf that nothing told from the others, in words */
     int contradicted;          /* the last failure was that no value is possible; */
     const char *contradiction; /* the first of them, in words */
 } gw_schema_work;
+
+/* Values, each once by type and value: 1 and 1.0 are equal, 1 and "1" are not (core, 4.2.2). */
+typedef struct gw_schema_set {
+    gw_schema_work *w;
+    gw_map *map;
+} gw_schema_set;
+
+/* json_schema_value.c. Opened, and closed in any case. */
+gw_status gw_schema_set_open(gw_schema_work *w, gw_schema_set *set);
+void gw_schema_set_close(gw_schema_set *set);
+/* *is_new 0: an equal value was there. */
+gw_status gw_schema_set_add(gw_schema_set *set, const json_t *value, int *is_new);
+gw_status gw_schema_set_add_all(gw_schema_set *set, const json_t *list);
+gw_status gw_schema_set_has(gw_schema_set *set, const json_t *value, int *is);
 
 /* The number of a schema's rule, which is written later. Borrowed; `made` keeps new ones. */
 gw_status gw_schema_rule(gw_schema_work *w, json_t *schema, const char *where, size_t *rule);
@@ -56,29 +74,83 @@ void gw_schema_close(gw_schema_work *w);
 /* Of a flat schema: bits of its types, 0: any; rules [*n] of anyOf or oneOf. */
 gw_status gw_schema_types_of(gw_schema_work *w, const gw_schema_part *p, unsigned *types);
 gw_status gw_schema_branches(gw_schema_work *w, const gw_schema_part *p, size_t **rules, size_t *n);
-/* Is a value that "enum" or "const" of a flat schema lists valid under all of it? */
-gw_status gw_schema_judge_listed(gw_schema_work *w, json_t *flat, const char *where,
-                                 const json_t *value, int *is);
+/* Of the values that a flat schema speaks of: bits of their types; $dynamicRef is refused. "type":
+ * its bits, or `spoken` where it is absent. */
+gw_status gw_schema_spoken(const gw_schema_part *p, unsigned *spoken);
+gw_status gw_schema_get_types(gw_schema_work *w, const gw_schema_part *p, unsigned spoken,
+                              unsigned *types);
 static inline int gw_schema_is_schema(const json_t *x) {
     return json_is_object(x) || json_is_boolean(x);
 }
+
+/* ---- json_schema_one.c ----------------------------------------------------------------------- */
+
+/* oneOf of a flat schema, its branches' rules [n]: each becomes the rule of what is of no other
+ * branch. */
+gw_status gw_schema_part_branches(gw_schema_work *w, const gw_schema_part *p, size_t *rules,
+                                  size_t n);
+
+/* ---- json_schema_listed.c -------------------------------------------------------------------- */
+
+/* What stands beside "enum" or "const" of a flat schema, read once for all of its values. */
+typedef struct gw_schema_judge {
+    gw_schema_work *w;
+    gw_schema_part p;
+    unsigned spoken, types;
+    const json_t *only;
+    gw_schema_set excluded;
+    int has_strings, no_strings; /* read; none is possible */
+    struct gw_schema_strings *strings;
+} gw_schema_judge;
+
+gw_status gw_schema_judge_open(gw_schema_work *w, json_t *flat, const char *where,
+                               gw_schema_judge *j);
+/* Is a value that the schema lists valid under all of it? */
+gw_status gw_schema_judge_value(gw_schema_judge *j, const json_t *value, int *is);
+void gw_schema_judge_close(gw_schema_judge *j);
+/* Rule sN: the values of "const" or "enum", those that fit. */
+gw_status gw_schema_put_listed(gw_schema_work *w, const gw_schema_part *p, size_t rule);
+/* Rule sN: n texts, one after the other in `all`, which end at ends [n]; any order, twice too. */
+gw_status gw_schema_put_texts(gw_schema_work *w, size_t rule, const gw_bytes *all,
+                              const size_t *ends, size_t n);
 
 /* ---- json_schema_flat.c ---------------------------------------------------------------------- */
 
 /* A new schema that says the same without references and without what combines schemas, but for
  * anyOf and oneOf; `not` is a list of {"enum"} and {"pattern"}. */
 gw_status gw_schema_flatten(gw_schema_work *w, const gw_schema_part *p, json_t **out);
+/* Words of our own in a flat schema, which no JSON text can have as names of members:
+ * CLOSINGS: a list of {"properties", "patternProperties", "additionalProperties"}, each about the
+ * members that it neither names nor has a pattern for;
+ * OUTSIDE, in "not": such an object, which some member does not keep to. */
+#define GW_SCHEMA_CLOSINGS                                                                         \
+    "\xFF"                                                                                         \
+    "closings"
+#define GW_SCHEMA_OUTSIDE                                                                          \
+    "\xFF"                                                                                         \
+    "outside"
+
 /* The schema that "$ref" names. */
 gw_status gw_schema_target(gw_schema_work *w, const gw_schema_part *p, json_t **target);
 /* Item i of the values, or of the patterns, that "not" of a flat schema rules out; NULL behind
  * them. */
 const json_t *gw_schema_excluded(const gw_schema_part *p, size_t i);
 const char *gw_schema_unlike(const gw_schema_part *p, size_t i);
+/* The same of what a number must not be a multiple of, and of OUTSIDE. */
+const json_t *gw_schema_unmultiple(const gw_schema_part *p, size_t i);
+json_t *gw_schema_outside(const gw_schema_part *p, size_t i);
+
+/* ---- json_schema_refs.c ---------------------------------------------------------------------- */
+
+/* Every "$ref" to a schema that has a name ("$id", "id", "$anchor") becomes a pointer. */
+gw_status gw_schema_name_refs(gw_schema_work *w);
 
 /* ---- json_schema_not.c ----------------------------------------------------------------------- */
 
 /* {"not": schema} without the word: what it allows is not allowed by the schema. Borrowed. */
 gw_status gw_schema_negate(gw_schema_work *w, const gw_schema_part *p, json_t **out);
+/* Rule sN of a flat schema with OUTSIDE in "not": a choice of members that break the first one. */
+gw_status gw_schema_put_outside(gw_schema_work *w, const gw_schema_part *p, size_t rule);
 
 /* ---- json_schema_object.c, _array.c, _string.c, _number.c: rules sN-object, sN-array, sN-string,
  * sN-integer, sN-number of part N, which is flat --------------------------------------------- */
@@ -97,6 +169,10 @@ typedef struct gw_schema_strings {
 
 gw_status gw_schema_read_strings(gw_schema_work *w, const gw_schema_part *p,
                                  gw_schema_strings *out);
+/* Is a number a multiple of what "multipleOf" of a flat schema says, and of nothing that it rules
+ * out? Exactly and as a validator finds that divides in binary64. */
+gw_status gw_schema_judge_multiple(gw_schema_work *w, const gw_schema_part *p, const json_t *value,
+                                   int *is);
 /* The numbers that a schema allows, without an exponent. */
 gw_status gw_schema_read_numbers(gw_schema_work *w, const gw_schema_part *p, int integer,
                                  gw_dfa *out);
@@ -109,6 +185,21 @@ gw_status gw_schema_counts(gw_schema_work *w, const gw_schema_part *p, const cha
                            const char *most, int64_t *low, int64_t *high);
 /* {low,high} or {low,}. */
 gw_status gw_schema_put_counts(gw_schema_work *w, int64_t low, int64_t high);
+
+/* ---- json_schema_array.c, _unique.c ---------------------------------------------------------- */
+
+typedef struct gw_schema_elements {
+    gw_schema_work *w;
+    const gw_schema_part *p;
+    size_t rule;
+    json_t *first; /* [n_first] schemas of the first ones */
+    json_t *rest;  /* NULL: no more of them */
+    size_t n_first;
+    int64_t low, high;
+} gw_schema_elements;
+
+/* Rule sN-a0: elements of which no two are the same. */
+gw_status gw_schema_put_unique(gw_schema_elements *e);
 
 /* ---- json_schema_text.c, _formats.c ---------------------------------------------------------- */
 
@@ -125,6 +216,8 @@ gw_status gw_schema_parse(gw_schema_work *w, const char *text, size_t n);
 const char *gw_schema_number(const gw_schema_work *w, const json_t *number);
 int gw_schema_compare(gw_schema_work *w, const json_t *a, const json_t *b); /* numbers: -1, 0, 1 */
 int gw_schema_equal(gw_schema_work *w, const json_t *a, const json_t *b);
+/* A number, parsed once. GW_E_LIMIT: more digits than GW_DECIMAL_DIGITS. */
+gw_status gw_schema_decimal(gw_schema_work *w, const json_t *number, const gw_decimal **out);
 enum { GW_OBJECT, GW_ARRAY, GW_STRING, GW_INTEGER, GW_NUMBER, GW_BOOLEAN, GW_NULL, GW_TYPES };
 extern const char *const gw_schema_types[GW_TYPES];
 /* Bits of the types of a value: a whole number has two. */
@@ -147,6 +240,10 @@ gw_status gw_schema_put_lengths(gw_schema_work *w, int64_t low, int64_t high);
 /* A value, the name of a member as literals, in its shortest form. */
 gw_status gw_schema_put_value(gw_schema_work *w, const json_t *value);
 gw_status gw_schema_put_key(gw_schema_work *w, const json_t *name);
+/* The texts of a value, one or two, after those in `all`; not where quotes are tokens. */
+gw_status gw_schema_write_value(gw_schema_work *w, const json_t *value, gw_bytes *all, size_t *ends,
+                                size_t *n);
+int gw_schema_quotes_are_tokens(const gw_schema_work *w);
 
 /* ---- json_schema_merge.c --------------------------------------------------------------------- */
 

@@ -132,28 +132,80 @@ static gw_status put_text(raw_work *r, const gw_schema_part *p) {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static gw_status put_listed_value(raw_work *r, const gw_schema_part *p, const json_t *value) {
-    int is = 0;
-    char name[48];
-    GW_TRY(gw_schema_judge_listed(r->w, p->schema, p->where, value, &is));
-    if (!is) {
-        return GW_OK;
-    }
+typedef struct raw_list { /* texts one after the other, and where each ends */
+    gw_bytes all;
+    size_t *ends, n;
+} raw_list;
+
+/* One value into the list of its kind; where nothing is written yet, its type. */
+static gw_status take_value(raw_work *r, const json_t *value, raw_list *texts, raw_list *others) {
+    const char *text = json_string_value(value);
     if (!r->writes) {
         r->types |= gw_schema_type_of(r->w, value);
         return GW_OK;
     }
-    const char *text = json_string_value(value);
-    if (text != NULL && r->end[0] != '\0' && strstr(text, r->end) != NULL) {
+    if (text == NULL) {
+        return gw_schema_write_value(r->w, value, &others->all, others->ends, &others->n);
+    }
+    if (r->end[0] != '\0' && strstr(text, r->end) != NULL) {
         return GW_OK; /* cannot be written */
     }
+    GW_TRY(gw_bytes_add(&texts->all, text, json_string_length(value)));
+    texts->ends[texts->n++] = texts->all.n;
+    return GW_OK;
+}
+
+static gw_status put_list(raw_work *r, const raw_list *list, gw_bytes *alternatives) {
+    char name[48];
+    if (list->n == 0) {
+        return GW_OK;
+    }
+    size_t rule = RAW_RULES + r->n_rules++;
+    snprintf(name, sizeof name, "s%zu", rule);
+    GW_TRY(gw_schema_put_texts(r->w, rule, &list->all, list->ends, list->n));
+    return add_alternative(alternatives, name);
+}
+
+/* Where quotes are tokens values that are no text are no plain texts either. */
+static gw_status put_tokens_value(raw_work *r, const json_t *value) {
+    char name[48];
     size_t rule = RAW_RULES + r->n_rules++;
     snprintf(name, sizeof name, "s%zu-v", rule);
     GW_TRY(gw_schema_put(&r->w->out, "%s ::= ", name));
-    GW_TRY(text != NULL ? gw_schema_put_literal(&r->w->out, text, json_string_length(value))
-                        : gw_schema_put_value(r->w, value));
+    GW_TRY(gw_schema_put_value(r->w, value));
     GW_TRY(gw_schema_put(&r->w->out, "\n"));
-    return add_alternative(text != NULL ? &r->text : &r->other, name);
+    return add_alternative(&r->other, name);
+}
+
+static gw_status put_listed_values(raw_work *r, const gw_schema_part *p, const json_t *list) {
+    size_t n = json_array_size(list);
+    raw_list texts = {.ends = malloc((n + 1) * sizeof *texts.ends)};
+    raw_list others = {.ends = malloc((2 * n + 1) * sizeof *others.ends)};
+    gw_schema_judge j = {0};
+    gw_status status;
+    if (texts.ends == NULL || others.ends == NULL) {
+        GW_TRY_DONE(gw_schema_no_memory());
+    }
+    GW_TRY_DONE(gw_schema_judge_open(r->w, p->schema, p->where, &j));
+    for (size_t i = 0; i < n; i++) {
+        const json_t *value = json_array_get(list, i);
+        int is = 0;
+        GW_TRY_DONE(gw_schema_judge_value(&j, value, &is));
+        if (is && r->writes && !json_is_string(value) && gw_schema_quotes_are_tokens(r->w)) {
+            GW_TRY_DONE(put_tokens_value(r, value));
+        } else if (is) {
+            GW_TRY_DONE(take_value(r, value, &texts, &others));
+        }
+    }
+    GW_TRY_DONE(put_list(r, &texts, &r->text));
+    status = put_list(r, &others, &r->other);
+done:
+    gw_schema_judge_close(&j);
+    free(texts.all.data);
+    free(texts.ends);
+    free(others.all.data);
+    free(others.ends);
+    return status;
 }
 
 static gw_status put_others(raw_work *r, const gw_schema_part *p, unsigned types) {
@@ -184,7 +236,6 @@ static gw_status put_others(raw_work *r, const gw_schema_part *p, unsigned types
 static gw_status put_raw(raw_work *r, json_t *schema, const char *where, int depth) {
     gw_schema_part p = {schema, where};
     unsigned types;
-    json_t *value;
     size_t i, n, *rules;
     if (depth > RAW_DEPTH) {
         return gw_fail(GW_E_LIMIT, GW_SCHEMA, "at %s: choices inside of choices", where);
@@ -204,12 +255,14 @@ static gw_status put_raw(raw_work *r, json_t *schema, const char *where, int dep
         return GW_OK;
     }
     json_t *only = json_object_get(p.schema, "const"), *listed = json_object_get(p.schema, "enum");
-    if (only != NULL) {
-        return put_listed_value(r, &p, only);
-    }
-    if (listed != NULL) {
-        json_array_foreach(listed, i, value) { GW_TRY(put_listed_value(r, &p, value)); }
-        return json_is_array(listed) ? GW_OK : gw_schema_wrong(&p, "enum", "a list of values");
+    if (only != NULL || listed != NULL) {
+        if (listed != NULL && !json_is_array(listed)) {
+            return gw_schema_wrong(&p, "enum", "a list of values");
+        }
+        json_t *all = listed != NULL ? json_incref(listed) : json_pack("[O]", only);
+        gw_status status = put_listed_values(r, &p, all);
+        json_decref(all);
+        return status;
     }
     GW_TRY(gw_schema_types_of(r->w, &p, &types));
     types = types != 0 ? types : (1u << GW_TYPES) - 1;

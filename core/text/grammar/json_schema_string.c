@@ -191,17 +191,40 @@ static gw_status add_formats(gw_schema_work *w, const gw_schema_part *p, gw_sche
     return GW_OK;
 }
 
-static gw_status leave_out(gw_schema_work *w, const gw_schema_part *p, gw_schema_strings *out) {
+/* Texts that "not" lists: all at once, but for those with a character 0. */
+static gw_status leave_texts_out(gw_schema_work *w, const gw_schema_part *p,
+                                 gw_schema_strings *out) {
     const json_t *value;
-    const char *text;
+    size_t n = 0, most = 0;
     gw_dfa one;
-    for (size_t i = 0; (value = gw_schema_excluded(p, i)) != NULL; i++) {
-        if (json_is_string(value)) {
-            GW_TRY(gw_dfa_text(w->arena, p->where, json_string_value(value),
-                               json_string_length(value), &one));
+    while (gw_schema_excluded(p, most) != NULL) {
+        most++;
+    }
+    const char **texts = gw_arena_array(w->arena, most + 1, sizeof *texts);
+    if (texts == NULL) {
+        return gw_schema_no_memory();
+    }
+    for (size_t i = 0; i < most; i++) {
+        value = gw_schema_excluded(p, i);
+        const char *text = json_string_value(value);
+        if (text != NULL && strlen(text) == json_string_length(value)) {
+            texts[n++] = text;
+        } else if (text != NULL) {
+            GW_TRY(gw_dfa_text(w->arena, p->where, text, json_string_length(value), &one));
             GW_TRY(add(w, p->where, &one, GW_DFA_MINUS, out));
         }
     }
+    if (n == 0) {
+        return GW_OK;
+    }
+    GW_TRY(gw_dfa_texts(w->arena, p->where, texts, n, &one));
+    return add(w, p->where, &one, GW_DFA_MINUS, out);
+}
+
+static gw_status leave_out(gw_schema_work *w, const gw_schema_part *p, gw_schema_strings *out) {
+    const char *text;
+    gw_dfa one;
+    GW_TRY(leave_texts_out(w, p, out));
     for (size_t i = 0; (text = gw_schema_unlike(p, i)) != NULL; i++) {
         GW_TRY(gw_dfa_pattern(w->arena, gw_schema_beneath(w, p->where, "not", NULL), text,
                               strlen(text), 1, &one));
