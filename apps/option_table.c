@@ -311,8 +311,8 @@ const app_option app_option_table[] = {
      "tokens of a text in front of each test, which are not timed"},
     {"-pg", KIND_INTS, CMD_BENCH, AT(pg), 1, 1048576, "PP,TG", NULL,
      "tests of a prompt of PP tokens and TG generated ones together: pairs"},
-    {"-npl --parallel", KIND_INTS, CMD_BRIEF | CMD_BENCH, AT(parallel), 1, GW_PARALLEL_MAX,
-     "N,...", NULL,
+    {"-npl --parallel", KIND_INTS, CMD_BRIEF | CMD_BENCH, AT(parallel), 1, GW_PARALLEL_MAX, "N,...",
+     NULL,
      "so many texts at once instead, each with a prompt of -p and an answer of -n tokens, as "
      "llama-batched-bench does"},
     {"-r --repetitions", KIND_INT, CMD_BRIEF | CMD_BENCH, AT(repetitions), 1, 10000, "N", "5",
@@ -412,8 +412,8 @@ const app_option app_option_table[] = {
      "how the conversation is written: a Jinja template, one that the model names (default, "
      "tool_use, rag, ...), or a form: chatml, llama2, llama3, mistral, zephyr, gemma, phi3, "
      "deepseek, ..., plain; default: the model's own template"},
-    {"--template-arg", KIND_TEXTS, CMD_BRIEF | CMD_FRAME, AT(template_args), 0, 0, "NAME=JSON",
-     NULL, "a variable of the template, as in 'custom_tools=true'; may be given several times"},
+    {"--template-arg", KIND_TEXTS, CMD_FRAME, AT(template_args), 0, 0, "NAME=JSON", NULL,
+     "a variable of the template, as in 'custom_tools=true'; may be given several times"},
     {"--reasoning", KIND_CHOICE, CMD_FRAME, AT(reasoning), 0, 0,
      "auto|on|off|none|minimal|low|medium|high|xhigh|max", "auto",
      "whether a model that can think before it answers does so, or how much; auto: as the template "

@@ -13,6 +13,20 @@
 extern "C" {
 #endif
 
+/* The version of the library that was loaded, "0.1.0": GW_VERSION is that of the header. */
+const char *gw_version(void);
+
+/* Sizes of the option structs of this build, for a binding that lays them out itself: 0 for a name
+ * that is not known. name: "gw_model_options", "gw_session_options", "gw_sampler_options",
+ * "gw_writer_options", "gw_answer_options", "gw_encoder_options". */
+size_t gw_struct_size(const char *name);
+
+/* gw_session_prefill, and the logits of all n tokens: out [n, n_vocab], the caller's, written row
+ * by row without a call for each. n_vocab: as gw_model_describe says, GW_E_ARGUMENT when it is not.
+ */
+gw_status gw_session_prefill_logits(gw_session *s, const int32_t *tokens, size_t n, size_t n_vocab,
+                                    float *out);
+
 /* gw_self_test of some devices: ids of gw_devices separated by commas, or "all"; NULL: the CPU and
  * graphics cards, so what is used without being named. Before each case there is a report with
  * kernel "" and failed 0, whose fault says which case it is; non-zero stops there, too. */

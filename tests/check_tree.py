@@ -185,7 +185,40 @@ def docs_complete():
                 yield f"{tree.rel(path)}: links to {target}, which is not there"
 
 
+# The first lines of findings/NAME.sh (findings/README.md); name: its path and the finding.
+FINDING = re.compile(r"""\A#!/bin/(?:ba)?sh
+# findings/(?P<name>[\w.-]+\.sh) - \S.*
+# packages: (?P<packages>\S.*)
+# seen: 20\d\d-\d\d-\d\d
+# what: \S.*
+# instead: \S.*
+""")
+
+
+def findings():
+    folder = tree.ROOT / "findings"
+    page = (folder / "README.md").read_text()
+    for path in sorted(folder.iterdir()):
+        me, text = tree.rel(path), path.read_text()
+        if path.name == "README.md":
+            continue
+        head = FINDING.match(text)
+        if path.suffix != ".sh" or not os.access(path, os.X_OK):
+            yield f"{me}: is no script NAME.sh that can be run"
+        elif head is None or head["name"] != path.name:
+            yield f"{me}:1: does not begin with name, packages, seen, what and instead (findings/README.md)"
+        else:
+            for package in head["packages"].split():
+                if not re.fullmatch(r"[\w.+-]+==[\w.+:~-]+", package):
+                    yield f"{me}:3: {package} is not pinned with =="
+            if "mktemp" not in text or "exit 77" not in text or "godwit" in text:
+                yield f"{me}: has no temporary folder, no exit 77, or runs godwit"
+        if path.name not in page:
+            yield f"findings/README.md does not list {path.name}"
+
+
 def main():
+    tree.report("findings say what was seen, where and when", findings())
     tree.report("nothing in the library ends the process", stops())
     tree.report("functions and files keep their size", long_things())
     tree.report("no exception for what is gone", dead_exceptions())

@@ -141,7 +141,6 @@ def test_examples_run(command, tmp_path):
     ("run --tmep 1", ["--tmep", "'--temp'"]),
     ("run --ids 1", ["--ids"]),
     ("run --quiet=1", ["--quiet", "no value"]),
-    ("run hello", ["hello", "-m"]),
     ("inspect a.gguf b.gguf", ["'b.gguf'"]),
     ("inspect -m a.gguf b.gguf", ["'b.gguf'"]),
     ("inspect -", ["'-'"]),

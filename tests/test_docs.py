@@ -37,7 +37,7 @@ def test_help_has_an_example(command):
     assert re.search(rf"^  godwit {command}\b", help_of(command), re.M)
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/performance.md", "docs/chat.md", "docs/gpu.md", "docs/server.md", "docs/hosts.md", "docs/pull.md", "docs/evaluate.md",
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/performance.md", "docs/chat.md", "docs/gpu.md", "docs/server.md", "docs/hosts.md", "docs/pull.md", "docs/python.md", "docs/evaluate.md",
                                   "docs/howto/option.md", "docs/howto/sampler.md",
                                   "models/README.md"])
 def test_documents(name):

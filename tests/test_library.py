@@ -58,7 +58,7 @@ def compiler():
 def test_files(prefix):
     there = {str(path.relative_to(prefix)) for path in prefix.rglob("*")}
     for name in ("bin/godwit", "include/godwit.h", "include/godwit_cards.h", "include/godwit_encoder.h",
-                 "include/godwit_hosts.h", "include/godwit_quantize.h", "include/godwit_writer.h"):
+                 "include/godwit_bind.h", "include/godwit_hosts.h", "include/godwit_quantize.h", "include/godwit_writer.h"):
         assert name in there
     names = {pathlib.Path(path).name for path in there}
     assert {"libgodwit.a", "libgodwit.so", "libgodwit.so.0", "godwit.pc", "godwitConfig.cmake",

@@ -118,7 +118,10 @@ def main(revision, build=None, stage=None):
     if build is None:
         print(*touched_stages(changed))
         return
-    names = untouched(changed, pathlib.Path(build).resolve(), stage)
+    try:
+        names = untouched(changed, pathlib.Path(build).resolve(), stage)
+    except (OSError, subprocess.CalledProcessError):  # no ninja, no nm, no build: nothing is known
+        names = []
     if names:
         print(f"^({'|'.join(names)})$")
 
