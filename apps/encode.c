@@ -198,6 +198,13 @@ int app_encode(const app_options *o, gw_model *model, const gw_encoder *encoder,
     gw_encoder_info info;
     gw_encoder_describe(encoder, &info);
     size_t most = (size_t)info.n_ctx, tail = o->truncate ? tail_of(model) : 0;
+    size_t prompt = 0;
+    if (prefix != NULL) {
+        gw_status status = gw_encoder_prompt_tokens(encoder, prefix, strlen(prefix), &prompt);
+        if (status != GW_OK) {
+            return app_fail(status);
+        }
+    }
     int flags = GW_TEXT_BOS | (o->special ? GW_TEXT_SPECIAL : 0);
     out->texts = calloc(n + 1, sizeof *out->texts);
     out->ids = calloc(n + 1, sizeof(int32_t *));
@@ -228,8 +235,10 @@ int app_encode(const app_options *o, gw_model *model, const gw_encoder *encoder,
             app_error("text %zu has no tokens", first + i + 1);
             return APP_FAILURE;
         }
-        out->texts[i] = (gw_encoder_text){
-            .ids = out->ids[i], .types = info.types > 1 ? out->types[i] : NULL, .n = count};
+        out->texts[i] = (gw_encoder_text){.ids = out->ids[i],
+                                          .types = info.types > 1 ? out->types[i] : NULL,
+                                          .n = count,
+                                          .prompt = prompt};
     }
     return APP_OK;
 }

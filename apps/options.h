@@ -103,7 +103,8 @@ typedef struct app_options {
     const char *grammar, *json_schema;
     /* chat */
     const char *system, *chat_template, *load, *reasoning, *date;
-    app_texts template_args;
+    app_texts template_args, image_files;
+    const char *mmproj;
     int single_turn;
     const char *tools, *tool_choice, *tool_form, *reasoning_form;
     app_texts tool_commands;

@@ -7,6 +7,7 @@
 #include "apps/chat_answer.h"
 #include "apps/common.h"
 #include "apps/output.h"
+#include "apps/pictures.h"
 
 /* ---- the settings of a chat ------------------------------------------------------------------ */
 
@@ -78,13 +79,20 @@ static int print_ids(const gw_chat_text *text) {
 
 static int write_request(const app_options *o, const gw_chat *chat) {
     app_text request = {0};
+    app_pictures pictures = {0};
     gw_chat_text text = {0};
-    int code = app_read_file(o->file, &request);
+    int code = pictures_open(&pictures, o);
+    code = code == APP_OK ? app_read_file(o->file, &request) : code;
     if (code != APP_OK) {
+        pictures_free(&pictures);
         return code;
     }
-    gw_status status = gw_chat_write(chat, request.at, request.bytes, &text);
+    gw_status status = pictures.n > 0
+                           ? gw_chat_write_images(chat, request.at, request.bytes, pictures.images,
+                                                  pictures.at, pictures.n, &text)
+                           : gw_chat_write(chat, request.at, request.bytes, &text);
     free(request.at);
+    pictures_free(&pictures);
     if (status != GW_OK) { /* of the template or of the request: no matter of usage */
         app_error("%s", gw_error_text());
         return APP_FAILURE;
@@ -129,7 +137,9 @@ const app_command command_template = {
         "add_generation_prompt (false unless given), continue_final_message, enable_thinking,\n"
         "bos_token, ... Special tokens are the model's unless given, and undefined without a\n"
         "model. With --ids the tokens are printed: what came with the request never becomes a\n"
-        "special token, whatever it spells.\n",
+        "special token, whatever it spells.\n"
+        "With --image, which stands for the parts {\"type\": \"image\"} of the messages in their\n"
+        "order, the text has what the model reads for each picture.\n",
     .examples =
         "  godwit template -m model.gguf -f request.json\n"
         "  godwit template --chat-template chat_template.jinja -f request.json\n"

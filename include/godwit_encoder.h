@@ -22,11 +22,11 @@ typedef enum gw_pooling {
 } gw_pooling;
 
 typedef struct gw_encoder_options {
-    int32_t n_ctx;       /* most tokens of a text; 0: the model's, at most 8192             */
-    int32_t rows;        /* tokens of a pass over short texts, 1..8192; 0: 512, of a card 8192 */
-    gw_pooling pooling;  /* of gw_encoder_embed                                             */
-    int32_t dimensions;  /* the first so many values of a vector; 0: all                    */
-    int normalize;       /* 0: as the model's files say, else yes; 1: yes; -1: no           */
+    int32_t n_ctx;      /* most tokens of a text; 0: the model's, at most 8192             */
+    int32_t rows;       /* tokens of a pass over short texts, 1..8192; 0: 512, of a card 8192 */
+    gw_pooling pooling; /* of gw_encoder_embed                                             */
+    int32_t dimensions; /* the first so many values of a vector; 0: all                    */
+    int normalize;      /* 0: as the model's files say, else yes; 1: yes; -1: no           */
     /* "f32", "f16", "q8_0"; NULL or "auto": f16 where a device computes attention on 16-bit
      * units, else f32 */
     const char *kv_type;
@@ -64,8 +64,14 @@ const char *gw_encoder_prompt(const gw_encoder *encoder, const char *name);
 /* Tokens of a text, with the special ones around it. types: of each token; NULL: all 0. */
 typedef struct gw_encoder_text {
     const int32_t *ids, *types;
-    size_t n; /* 1..n_ctx */
+    size_t n;      /* 1..n_ctx */
+    size_t prompt; /* the first so many are a prompt: gw_encoder_prompt_tokens */
 } gw_encoder_text;
+
+/* How many tokens of texts after this prompt the model leaves out of the pooling (INSTRUCTOR):
+ * 0 unless its files say so. */
+gw_status gw_encoder_prompt_tokens(const gw_encoder *encoder, const char *prompt, size_t bytes,
+                                   size_t *n);
 
 /* Vectors out [n, width]. Short texts share passes; a vector does not depend on its neighbours, bit
  * for bit. GW_E_CONTEXT names the first text that is too long. */

@@ -196,7 +196,7 @@ static void test_impossible_configs(void **state) {
         {"{\"rope_scaling\":{\"type\":\"linear\"}}", GW_E_METADATA},
         {"{\"rope_scaling\":{\"type\":\"linear\",\"factor\":0}}", GW_E_METADATA},
         {"{\"rope_scaling\":{\"type\":\"linear\",\"factor\":\"2\"}}", GW_E_TYPE},
-        {"{\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}", GW_E_UNSUPPORTED},
+        {"{\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":0}}", GW_E_METADATA},
         {"{\"rope_scaling\":{\"type\":\"longrope\",\"factor\":2}}", GW_E_TYPE},
         {"{\"rope_scaling\":{\"type\":\"longrope\",\"factor\":2,\"short_factor\":[1],"
          "\"long_factor\":[1]}}",

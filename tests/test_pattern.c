@@ -58,6 +58,12 @@ static void test_classes(void **state) {
         {"[^\\S\\n]+", "a \n b", "a| |\n| |b"},
         {"\\h+", "xafz", "x|af|z"},
         {"[]a]+", "]ab", "]a|b"},
+        {"\\O+", "a\nb", "a\nb"}, /* any character, line ends too */
+        {"(?m:.)+", "a\nb", "a\nb"},
+        {"[[:word:]]+", "a\xCC\x81_1-", "a\xCC\x81_1|-"}, /* with its marks, as \\w */
+        {"[[:^word:]-]+", "a-. b", "a|-. |b"},
+        {"[[:alnum:]\\u00e9]+", "a1\xC3\xA9_", "a1\xC3\xA9|_"},
+        {"\\v+", "a\n\vb", "a\n|\v|b"}, /* one character, not PCRE2's class */
         {"[a&b]+", "&c", "&|c"},
         {"[[:digit:]x]+", "12xy", "12x|y"},
         {"\\[a\\]", "x[a]y", "x|[a]|y"},
@@ -119,7 +125,7 @@ static void test_depth(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_classes),
-                                       cmocka_unit_test(test_steps), cmocka_unit_test(test_depth)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_classes), cmocka_unit_test(test_steps),
+                                       cmocka_unit_test(test_depth)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

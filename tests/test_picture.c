@@ -13,7 +13,9 @@
 #include "core/base/file.h"
 #include "core/base/json.h"
 #include "core/base/sha256.h"
+#include "core/image/marks.h"
 #include "core/image/patches.h"
+#include "core/text/chat/inserted.h"
 
 #define DATA "tests/data/pictures/"
 
@@ -93,10 +95,11 @@ static gw_processor processor_of(const char *line) {
 
 static void check_patches(const gw_processor *p, const char *line) {
     uint32_t seed, w, h, tiles, tokens;
-    char expected[65], hex[65];
+    char expected[65], words[65], hex[65], *text = NULL;
     gw_patches made_of = {0}, plan = {0};
     assert_int_equal(
-        sscanf(line, "= %u %u %u %u %u %64s", &seed, &w, &h, &tiles, &tokens, expected), 6);
+        sscanf(line, "= %u %u %u %u %u %64s %64s", &seed, &w, &h, &tiles, &tokens, expected, words),
+        7);
     gw_picture picture = {.width = (int32_t)w, .height = (int32_t)h, .rgb = made(seed, w, h)};
     picture.digest[5] = 77;
     if (gw_patches_make("made", p, &picture, &made_of) != GW_OK) {
@@ -109,12 +112,24 @@ static void check_patches(const gw_processor *p, const char *line) {
                  (int)made_of.n_tiles, (int)made_of.tokens);
     }
     assert_memory_equal(made_of.digest, picture.digest, sizeof picture.digest);
+    gw_status status = gw_marks_text("made", p, &made_of, &text);
+    if (words[0] == '-') {
+        assert_int_equal(status, GW_E_UNSUPPORTED);
+    } else {
+        assert_int_equal(status, GW_OK);
+        digest_of(text, strlen(text), hex);
+        if (strcmp(hex, words) != 0) {
+            fail_msg("%s %u x %u: other words than the processor's: %.200s", p->kind, w, h, text);
+        }
+        free(text);
+    }
     assert_int_equal(gw_patches_plan("made", p, (int32_t)w, (int32_t)h, &plan), GW_OK);
     assert_null(plan.values);
     assert_int_equal(plan.n, made_of.n);
     assert_int_equal(plan.tokens, made_of.tokens);
     for (int32_t i = 0; i < plan.n_tiles; i++) {
-        assert_memory_equal(&plan.tile[i], &made_of.tile[i], sizeof plan.tile[i]);
+        assert_memory_equal(&plan.tile[i], &made_of.tile[i], /* what follows is padding */
+                            offsetof(gw_tile, at_column) + sizeof plan.tile[i].at_column);
     }
     gw_patches_free(&plan);
     gw_patches_free(&made_of);
@@ -140,6 +155,34 @@ static void test_processors(void **state) {
     fclose(f);
     assert_int_equal(kinds, 19);
     assert_int_equal(pictures, 114);
+}
+
+/* A mark that was typed stays; those of the template are replaced in their order. */
+static void test_inserts(void **state) {
+    (void)state;
+    static const char given[] = "a<i>b<i>c<i>d";
+    char *texts[] = {"", "ONE<i>", ""};
+    for (int n = 1; n <= 3; n++) {
+        gw_template_text text = {.text = strdup(given), .bytes = sizeof given - 1, .n_typed = 1};
+        text.typed = malloc(2 * sizeof *text.typed);
+        assert_non_null(text.typed);
+        text.typed[0] = 4; /* b<i>c */
+        text.typed[1] = 9;
+        gw_chat_inserts inserts = {"<i>", texts, (size_t)n};
+        gw_status status = gw_chat_insert(&text, &inserts);
+        if (n == 2) {
+            assert_int_equal(status, GW_OK);
+            assert_string_equal(text.text, "ab<i>cONE<i>d");
+            assert_int_equal(text.bytes, 13);
+            assert_true(text.typed[0] == 1 && text.typed[1] == 6);
+        } else {
+            assert_int_equal(status, GW_E_ARGUMENT);
+            assert_string_equal(text.text, given);
+            assert_non_null(strstr(gw_error_text(), "2 pictures"));
+        }
+        free(text.text);
+        free(text.typed);
+    }
 }
 
 /* What a processor of a folder refuses, and the word its message has. */
@@ -386,10 +429,11 @@ static void test_other_formats(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resize),           cmocka_unit_test(test_processors),
-        cmocka_unit_test(test_settings_refused), cmocka_unit_test(test_mmproj),
-        cmocka_unit_test(test_shapes),           cmocka_unit_test(test_decode),
-        cmocka_unit_test(test_lying_headers),    cmocka_unit_test(test_other_formats),
+        cmocka_unit_test(test_resize),        cmocka_unit_test(test_processors),
+        cmocka_unit_test(test_inserts),       cmocka_unit_test(test_settings_refused),
+        cmocka_unit_test(test_mmproj),        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_decode),        cmocka_unit_test(test_lying_headers),
+        cmocka_unit_test(test_other_formats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

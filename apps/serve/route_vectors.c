@@ -31,7 +31,7 @@ static void free_texts(texts *t) {
 /* Takes ids and types over. */
 static int add_tokens(job *j, texts *t, int32_t *ids, int32_t *types, size_t n) {
     gw_encoder_text *one = &t->at[t->n++];
-    *one = (gw_encoder_text){.ids = ids, .types = types, .n = n};
+    *one = (gw_encoder_text){.ids = ids, .types = types, .n = n, .prompt = one->prompt};
     t->tokens += n;
     if (n == 0) {
         return fault_set(&j->f, 400, "input", "text %zu has no tokens", t->n);
@@ -77,6 +77,11 @@ static int add_text(job *j, texts *t, const char *before, const json_t *text, co
         j->m->gw, whole.at, whole.n, pair != NULL ? json_string_value(pair) : NULL,
         pair != NULL ? json_string_length(pair) : 0, GW_TEXT_BOS, &ids, &types, &n);
     free(whole.at);
+    size_t prompt = 0;
+    if (status == GW_OK) {
+        status = gw_encoder_prompt_tokens(j->m->encoder, before, strlen(before), &prompt);
+        t->at[t->n].prompt = prompt;
+    }
     return status == GW_OK ? add_tokens(j, t, ids, types, n)
                            : fault_of_status(&j->f, status, "input");
 }

@@ -10,9 +10,7 @@
 #include "core/image/picture.h"
 
 /* Vectors of the compiler's: their widths are the loops', whatever the machine has. */
-typedef int32_t v4 __attribute__((vector_size(16)));
 typedef int32_t v8 __attribute__((vector_size(32)));
-typedef uint8_t b4 __attribute__((vector_size(4)));
 typedef uint8_t b8 __attribute__((vector_size(8)));
 
 enum { ROWS = 4, COLUMNS = 32, SLACK = 8 }; /* of one step; bytes that may be read behind a row */
@@ -32,27 +30,31 @@ static inline uint8_t clipped(int32_t value, int shift) {
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-/* Four rows of the first pass; a pixel is read as four bytes, the last of which is not used. */
+/* Four rows of the first pass, two to a vector; a pixel is read as four bytes, the last of which is
+ * not used. */
 GW_CLONES static void filter_across(const gw_taps *t, const uint8_t *const from[ROWS],
                                     uint8_t *const to[ROWS]) {
-    v4 half = {0};
-    half += 1 << (t->shift - 1);
+    const v8 half = (v8){0} + (1 << (t->shift - 1));
     for (int32_t x = 0; x < t->n; x++) {
         const int32_t *weight = t->weight + (size_t)x * (size_t)t->room;
         size_t at = 3 * (size_t)t->first[x];
-        v4 sum[ROWS] = {half, half, half, half};
+        v8 sum[ROWS / 2] = {half, half};
         for (int32_t k = 0; k < t->count[x]; k++, at += 3) {
-            for (int r = 0; r < ROWS; r++) {
-                b4 px;
-                memcpy(&px, from[r] + at, sizeof px);
-                sum[r] += __builtin_convertvector(px, v4) * weight[k];
+            for (int r = 0; r < ROWS / 2; r++) {
+                uint32_t one, other;
+                uint64_t both;
+                b8 px;
+                memcpy(&one, from[2 * r] + at, sizeof one);
+                memcpy(&other, from[2 * r + 1] + at, sizeof other);
+                both = one | (uint64_t)other << 32; /* not through memory: it would wait for it */
+                memcpy(&px, &both, sizeof px);
+                sum[r] += __builtin_convertvector(px, v8) * weight[k];
             }
         }
         for (int r = 0; r < ROWS; r++) {
-            uint8_t *out = to[r] + 3 * (size_t)x;
-            out[0] = clipped(sum[r][0], t->shift);
-            out[1] = clipped(sum[r][1], t->shift);
-            out[2] = clipped(sum[r][2], t->shift);
+            for (int c = 0; c < 3; c++) {
+                to[r][3 * (size_t)x + (size_t)c] = clipped(sum[r / 2][4 * (r % 2) + c], t->shift);
+            }
         }
     }
 }

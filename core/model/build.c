@@ -283,11 +283,20 @@ static void emit_mix(walk *w, const gw_spec_block *b) {
     int64_t cols = x != NULL ? x->dim[1] : 1;
     gw_tensor *out =
         w->last || b->out == GW_VALUE_STREAM ? new_result(w, b, cols) : new_value(w, b, cols);
-    gw_node *node = new_mix(w, b, x, out);
+    const gw_tensor *stream = b->flags & GW_FLAG_ADD ? w->graph->stream[w->card] : NULL;
+    int two = b->plus >= 0 && stream != NULL; /* sums: a node has one */
+    gw_node *node = new_mix(w, b, x, two ? new_tensor(w, GW_FMT_F32, cols) : out);
     node->in[1] = b->side >= 0 ? as_f32(w, b->side) : NULL;
-    node->in[2] = b->plus >= 0 ? as_f32(w, b->plus) : node->in[2];
-    node->w[0] = weight(w, b, 0);
+    node->in[2] = b->plus >= 0 ? as_f32(w, b->plus) : stream;
     node->args.mix.cap = (float)number(w, b, GW_ARG_CAP, 0.0);
+    if (two) {
+        const gw_tensor *sum = node->out;
+        node = new_node(w, GW_OP_MIX, "mix", out);
+        node->in[0] = sum;
+        node->in[2] = stream;
+        node->args.mix.gate_act = GW_ACT_NONE;
+    }
+    node->w[0] = weight(w, b, 0);
     finish(w, b, out);
 }
 
@@ -416,8 +425,8 @@ int gw_graph_stream_device(const gw_blueprint *bp, const gw_hparams *hp, const g
     return 0;
 }
 
-/* What all cards of a group have made is there on each, so that a card that has been in it before has
- * its own; all else is as the first card has it. */
+/* What all cards of a group have made is there on each, so that a card that has been in it before
+ * has its own; all else is as the first card has it. */
 static int has_own(const gw_group *group, int card, const gw_tensor *first, const gw_tensor *own) {
     return first != NULL && own != NULL && first->device == group->device[0] &&
            own->device == group->device[card];

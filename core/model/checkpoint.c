@@ -9,6 +9,7 @@
 #include "core/base/list.h"
 #include "core/base/text.h"
 #include "core/model/checkpoint_parts.h"
+#include "core/model/sentence.h"
 #include "core/model/config.h"
 #include "core/model/spec.h"
 
@@ -268,6 +269,24 @@ static gw_status look_for_vocab_file(gw_checkpoint *c, const char *path) {
     return c->vocab_file != NULL && c->where != NULL ? GW_OK : gw_checkpoint_nomem(c);
 }
 
+/* A folder without config.json of an embedding model: its first module's part is the model. */
+static gw_status enter_part(gw_checkpoint *c) {
+    char part[1024];
+    int found = 0, tabled = 0;
+    const char *config = gw_checkpoint_join(c, c->where, "config.json");
+    if (config == NULL) {
+        return gw_checkpoint_nomem(c);
+    }
+    GW_TRY(gw_sentence_first(c->where, part, sizeof part, &tabled, &found));
+    if (!found || (gw_path_look(config) != GW_PATH_NONE && !tabled)) {
+        return GW_OK;
+    }
+    c->tabled = tabled;
+    c->root = c->where;
+    c->where = part[0] != '\0' ? gw_checkpoint_join(c, c->where, part) : c->where;
+    return c->where != NULL ? GW_OK : gw_checkpoint_nomem(c);
+}
+
 static gw_status load(gw_checkpoint *c, const char *path, const void *memory, size_t bytes,
                       int what, const gw_spec_given *given) {
     int vocab_only = what == OPEN_VOCAB;
@@ -282,6 +301,8 @@ static gw_status load(gw_checkpoint *c, const char *path, const void *memory, si
     }
     if (c->vocab_file != NULL || (path != NULL && gw_path_look(path) == GW_PATH_FOLDER)) {
         c->container = GW_CONTAINER_HF;
+        GW_TRY(c->vocab_file == NULL ? enter_part(c) : GW_OK);
+        vocab_only |= c->tabled;
         GW_TRY(gw_hf_load(c, path, vocab_only));
         GW_TRY(gw_config_hf_architecture(c->where, c->config, !vocab_only, c->architecture,
                                          sizeof c->architecture));
@@ -387,6 +408,10 @@ void gw_checkpoint_free(gw_checkpoint *c) {
 gw_container gw_checkpoint_container(const gw_checkpoint *c) { return c->container; }
 const char *gw_checkpoint_name(const gw_checkpoint *c) { return c->name; }
 const char *gw_checkpoint_path(const gw_checkpoint *c) { return c->where; }
+const char *gw_checkpoint_root(const gw_checkpoint *c) {
+    return c->root != NULL ? c->root : c->where;
+}
+int gw_checkpoint_is_table(const gw_checkpoint *c) { return c->tabled; }
 const char *gw_checkpoint_architecture(const gw_checkpoint *c) { return c->architecture; }
 size_t gw_checkpoint_count(const gw_checkpoint *c) { return c->n; }
 const gw_stored *gw_checkpoint_at(const gw_checkpoint *c, size_t i) { return &c->list[i]; }

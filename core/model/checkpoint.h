@@ -66,6 +66,10 @@ void gw_checkpoint_free(gw_checkpoint *c);
 
 gw_container gw_checkpoint_container(const gw_checkpoint *c);
 const char *gw_checkpoint_name(const gw_checkpoint *c); /* for people */
+/* The folder of an embedding model, whose parts are below it; else the path. */
+const char *gw_checkpoint_root(const gw_checkpoint *c);
+/* Is it a table of vectors (StaticEmbedding)? Then it has a vocabulary alone. */
+int gw_checkpoint_is_table(const gw_checkpoint *c);
 const char *gw_checkpoint_path(const gw_checkpoint *c); /* as given, or "(memory)": for gw_fail */
 uint64_t gw_checkpoint_file_bytes(const gw_checkpoint *c);
 /* The hyper-parameters, read and range-checked: head counts divide, epsilons are finite, ... */

@@ -15,6 +15,9 @@ struct gw_checkpoint {
     gw_container container;
     gw_arena *arena;   /* names, paths, divisors                          */
     const char *where; /* the path as given, or "(memory)"                */
+    const char *root;  /* of an embedding model whose transformer is in a folder of its own: the
+                          folder that holds it; else NULL                   */
+    int tabled;        /* it is a table of vectors, without a transformer     */
     const char *name;
     char architecture[64];
     gw_file *files; /* all that are mapped */
@@ -62,7 +65,7 @@ gw_status gw_hf_load(gw_checkpoint *c, const char *folder, int vocab_only);
 /* Maps a file of weights and lists its tensors: safetensors, or by its name what torch.save wrote.
  */
 gw_status gw_weights_file_load(gw_checkpoint *c, const char *path);
-/* llama2c.c: the file of llama2.c's own form, beside whose tokenizer it lies. */
+/* llama2c.c: the file of llama2.c's own form, next to whose tokenizer it lies. */
 int gw_is_llama2c(const char *path);
 gw_status gw_llama2c_load(gw_checkpoint *c, const char *path);
 int gw_is_torch_name(const char *path);
@@ -86,7 +89,6 @@ gw_status gw_hf_model_file(gw_checkpoint *c, const char *name, gw_vocab *v);
 
 /* hf_chat.c: a chat template of a folder, copied into the arena; *text NULL: none of that name
  * (NULL: the default). */
-gw_status gw_hf_chat_template(gw_checkpoint *c, const char *name, const char **text,
-                              size_t *bytes);
+gw_status gw_hf_chat_template(gw_checkpoint *c, const char *name, const char **text, size_t *bytes);
 
 #endif

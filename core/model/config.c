@@ -65,6 +65,13 @@ typedef struct reading {
 } reading;
 
 static const json_t *stated(const reading *r, const gw_spec_number *x, const char **key) {
+    gw_facts outer = *r->facts;
+    if (outer.outer != NULL && x == &r->bp->number[r->bp->reserved[GW_NUM_TIED]]) {
+        /* The class of the whole model ties its weights, or does not. */
+        outer.object = r->facts->outer;
+        outer.outer = r->facts->object;
+        return gw_facts_find(&outer, x->hf, x->n_hf, r->layer, key);
+    }
     return r->facts->in_folder ? gw_facts_find(r->facts, x->hf, x->n_hf, r->layer, key)
                                : gw_facts_find(r->facts, x->gguf, x->n_gguf, r->layer, key);
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "core/model/config.h"
 
 enum { MOST_ELEMENTS = 4096 }; /* of an array: one for each layer */
@@ -114,13 +115,17 @@ static json_t *value_of(const gw_gguf_pair *p) {
     return list;
 }
 
-/* What only tensors say: rows of the table of token types, and of a classifier. */
+/* What only tensors say: rows of the table of token types, and of a classifier; whether q and k are
+ * normed. */
 static void add_rows(const gw_gguf *g, json_t *facts) {
     static const struct {
         const char *tensor, *key;
     } rows[] = {{"token_types.weight", "token_types"}, {"cls.output.weight", "classes"}};
     for (size_t i = 0; i < gw_gguf_tensors(g); i++) {
         const gw_stored *t = gw_gguf_tensor(g, i);
+        if (strncmp(t->name, "blk.", 4) == 0 && gw_text_ends(t->name, ".attn_q_norm.weight")) {
+            json_object_set_new(facts, "qk_norm", json_integer(1));
+        }
         for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
             if (strcmp(t->name, rows[k].tensor) == 0) {
                 int64_t n = t->n_dim > 1 ? t->dim[0] : 1;

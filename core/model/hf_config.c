@@ -7,6 +7,21 @@
 #include "core/base/json.h"
 #include "core/model/config.h"
 
+/* Does a class that no family has stand for a model of its type? Not one of another task, nor one
+ * that predicts for another model, nor one whose code lies beside it. */
+static int is_wrapper(const json_t *config, const char *name) {
+    static const char *const others[] = {"Reward",     "Classification", "Answering", "Eagle",
+                                         "Medusa",     "Speculator",     "Draft",     "MTP",
+                                         "Embedding",  "Bidirectional",  "Ranking",   "Retrieval",
+                                         "MultiToken", "Encoder"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (strstr(name, others[i]) != NULL) {
+            return 0;
+        }
+    }
+    return gw_spec_of(name) == NULL && json_object_get(config, "auto_map") == NULL;
+}
+
 gw_status gw_config_hf_architecture(const char *where, const json_t *config, int needed, char *out,
                                     size_t capacity) {
     json_t *list = NULL;
@@ -17,8 +32,15 @@ gw_status gw_config_hf_architecture(const char *where, const json_t *config, int
         if (name == NULL) {
             return gw_fail(GW_E_TYPE, where, "\"architectures\" must be a list of names");
         }
+        const char *type = json_string_value(json_object_get(config, "model_type"));
+        if (type != NULL && is_wrapper(config, name) && gw_spec_class(type, out, capacity)) {
+            return GW_OK; /* PeftModelForCausalLM and other wrappers: the type decides */
+        }
     } else { /* old configurations state the type of model only */
         GW_TRY(gw_json_text(where, config, "model_type", &name));
+        if (name != NULL && gw_spec_class(name, out, capacity)) {
+            return GW_OK;
+        }
     }
     if ((name == NULL && needed) || (name != NULL && strlen(name) >= capacity)) {
         return gw_fail(GW_E_METADATA, where, "\"architectures\" does not name the model's class");

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/model/checkpoint_parts.h"
+#include "core/model/sentence.h"
 
 typedef gw_status (*vocab_reader)(const char *where, const void *bytes, size_t n, gw_vocab *out);
 
@@ -145,7 +146,7 @@ static gw_status read_tokenizer_config(gw_checkpoint *c, int has_json, gw_vocab 
     if (bos != v->add_bos || eos != v->add_eos) { /* the template says otherwise */
         v->n_single = 0;
     }
-    int legacy = 1; /* of tokenizer.model: a space also behind every special token */
+    int legacy = 1; /* of tokenizer.model: a space also after every special token */
     if (status == GW_OK) {
         status = gw_json_bool(c->where, config, "legacy", &legacy);
     }
@@ -198,7 +199,23 @@ static gw_status fit_to_weights(const gw_checkpoint *c, gw_vocab *v) {
     return GW_OK;
 }
 
+/* "do_lower_case" of an embedding model: texts become lower case before anything else does. */
+static gw_status lower_first(const gw_checkpoint *c, gw_vocab *v) {
+    const gw_vocab_step step = {.kind = GW_CHANGE_LOWERCASE};
+    int lowers = 0;
+    GW_TRY(gw_sentence_lowers(c->where, &lowers));
+    if (!lowers) {
+        return GW_OK;
+    }
+    GW_TRY(gw_vocab_add_step(v, &v->normal, &v->n_normal, &step));
+    gw_vocab_step added = v->normal[v->n_normal - 1];
+    memmove(v->normal + 1, v->normal, (v->n_normal - 1) * sizeof *v->normal);
+    v->normal[0] = added;
+    return GW_OK;
+}
+
 static gw_status complete(gw_checkpoint *c, int has_json, gw_vocab *v) {
+    GW_TRY(lower_first(c, v));
     GW_TRY(fit_to_weights(c, v));
     if (v->kind == GW_VOCAB_SPM_BPE) {
         v->add_bos = 1; /* the slow Llama tokenizer's default */
@@ -217,6 +234,10 @@ static gw_status complete(gw_checkpoint *c, int has_json, gw_vocab *v) {
     GW_TRY(read_ends(c->where, c->generation, c, v));
     v->add_bos = v->add_bos && v->bos >= 0;
     v->add_eos = v->add_eos && v->eos >= 0;
+    if (c->tabled) { /* its mean is of the text's own tokens */
+        v->add_bos = v->add_eos = 0;
+        v->n_single = v->n_pair = 0;
+    }
     return GW_OK;
 }
 

@@ -1,4 +1,4 @@
-/* core/model/hf_vocab_files.c - what tokenizer files beside tokenizer.json leave open, as the code
+/* core/model/hf_vocab_files.c - what tokenizer files next to tokenizer.json leave open, as the code
  * of the models' makers settles it: special tokens, pre-tokenizer, what frames a text.
  */
 #include <stdio.h>
@@ -173,7 +173,7 @@ static gw_status set_frame(const gw_checkpoint *c, gw_vocab *v, const gw_vocab_p
     return GW_OK;
 }
 
-/* XLM-R: the file's <unk> <s> </s> are <s> <pad> </s> <unk> of the model, everything behind moves
+/* XLM-R: the file's <unk> <s> </s> are <s> <pad> </s> <unk> of the model, everything after moves
  * by one, and <mask> is the last. */
 static gw_status settle_xlm_roberta(gw_checkpoint *c, gw_vocab *v) {
     size_t n = v->n_tokens;
@@ -287,13 +287,13 @@ static gw_status number_tokens(const gw_checkpoint *c, const gw_vocab *pieces, j
     return status;
 }
 
-static gw_status control(const gw_checkpoint *c, gw_vocab *v, const char *name,
-                         gw_token_kind kind, int32_t *id) {
+static gw_status control(const gw_checkpoint *c, gw_vocab *v, const char *name, gw_token_kind kind,
+                         int32_t *id) {
     *id = id_of(v, name);
     return *id >= 0 ? set_token(c, v, (size_t)*id, name, kind) : GW_OK;
 }
 
-/* Languages of M2M-100 stand behind the tokens of vocab.json, in the order of the tokenizer's
+/* Languages of M2M-100 stand after the tokens of vocab.json, in the order of the tokenizer's
  * additional special tokens; a source begins with its own. */
 static gw_status add_languages(gw_checkpoint *c, const json_t *config, gw_vocab *v) {
     json_t *map = NULL, *names, *given = json_object_get(config, "additional_special_tokens");
@@ -349,6 +349,113 @@ static gw_status settle_numbered(gw_checkpoint *c, const json_t *config, int lan
     return languages ? add_languages(c, config, v) : GW_OK;
 }
 
+/* ---- tokens that a fine-tune adds to a SentencePiece file ------------------------------------ */
+
+enum { ADDED_MOST = 1 << 13 };
+
+/* One of them; where the file has the token already, it only becomes a special one. */
+static gw_status add_token(const gw_checkpoint *c, gw_vocab *v, size_t own, size_t id,
+                           const char *text, int special) {
+    int32_t known = id_of(v, text);
+    if (*text == '\0' || id >= own + ADDED_MOST) {
+        return gw_fail(GW_E_METADATA, c->where, "an added token \"%.40s\" has the number %zu", text,
+                       id);
+    }
+    if (known >= 0) {
+        gw_vocab_token *t = &v->tokens[known];
+        int plain = t->kind == GW_TOKEN_NORMAL || t->kind == GW_TOKEN_USER;
+        t->kind =
+            (uint8_t)(plain && (size_t)known < own ? (special ? GW_TOKEN_CONTROL : GW_TOKEN_USER)
+                                                   : t->kind);
+        t->special |= (uint8_t)special;
+        return GW_OK;
+    }
+    /* one of the file's numbers: the token has another name than the file says (InternLM2) */
+    return set_token(c, v, id, text, special ? GW_TOKEN_CONTROL : GW_TOKEN_USER);
+}
+
+/* added_tokens_decoder of tokenizer_config.json, which says what they are. */
+static gw_status add_decoder(const gw_checkpoint *c, const json_t *names, gw_vocab *v, size_t own) {
+    const char *key;
+    json_t *row;
+    json_object_foreach((json_t *)(uintptr_t)names, key, row) {
+        char *end;
+        unsigned long id = strtoul(key, &end, 10);
+        const char *text = NULL;
+        int special = 0, lstrip = 0, rstrip = 0, single = 0;
+        if (*key < '0' || *key > '9' || *end != '\0' || !json_is_object(row)) {
+            return gw_fail(GW_E_METADATA, c->where,
+                           "added_tokens_decoder of tokenizer_config.json has the id \"%.40s\"",
+                           key);
+        }
+        GW_TRY(gw_json_text(c->where, row, "content", &text));
+        GW_TRY(gw_json_bool(c->where, row, "special", &special));
+        GW_TRY(gw_json_bool(c->where, row, "lstrip", &lstrip));
+        GW_TRY(gw_json_bool(c->where, row, "rstrip", &rstrip));
+        GW_TRY(gw_json_bool(c->where, row, "single_word", &single));
+        GW_TRY(add_token(c, v, own, id, text != NULL ? text : "", special));
+        int32_t at = id_of(v, text);
+        if (at >= 0 && (size_t)at >= own) {
+            v->tokens[at].lstrip = (uint8_t)lstrip;
+            v->tokens[at].rstrip = (uint8_t)rstrip;
+            v->tokens[at].single_word = (uint8_t)single;
+        }
+    }
+    return GW_OK;
+}
+
+/* Older folders: added_tokens.json has their numbers, special_tokens_map.json names special ones.
+ */
+static gw_status add_numbers(gw_checkpoint *c, const json_t *numbers, gw_vocab *v, size_t own) {
+    json_t *map = NULL, *list, *id;
+    const char *text;
+    GW_TRY(gw_hf_json(c, "special_tokens_map.json", &map));
+    list = json_object_get(map, "additional_special_tokens");
+    gw_status status = GW_OK;
+    json_object_foreach((json_t *)(uintptr_t)numbers, text, id) {
+        int special = text[0] == '<' || text[0] == '[';
+        for (size_t i = 0; i < json_array_size(list); i++) {
+            json_t *x = json_array_get(list, i);
+            const char *name =
+                json_string_value(json_is_object(x) ? json_object_get(x, "content") : x);
+            special |= name != NULL && strcmp(name, text) == 0;
+        }
+        json_int_t number = json_is_integer(id) ? json_integer_value(id) : -1;
+        status = number >= 0 ? add_token(c, v, own, (size_t)number, text, special)
+                             : gw_fail(GW_E_METADATA, c->where,
+                                       "added_tokens.json has no number for \"%.40s\"", text);
+        if (status != GW_OK) {
+            break;
+        }
+    }
+    json_decref(map);
+    return status;
+}
+
+static gw_status add_tokens(gw_checkpoint *c, gw_vocab *v) {
+    json_t *config = NULL, *names = NULL, *numbers = NULL;
+    size_t own = v->n_tokens;
+    gw_status status;
+    GW_TRY(gw_hf_json(c, "tokenizer_config.json", &config));
+    GW_TRY_DONE(config != NULL ? gw_json_object(c->where, config, "added_tokens_decoder", &names)
+                               : GW_OK);
+    GW_TRY_DONE(add_decoder(c, names, v, own));
+    GW_TRY_DONE(gw_hf_json(c, "added_tokens.json", &numbers));
+    GW_TRY_DONE(add_numbers(c, numbers, v, own));
+    for (size_t i = own; i < v->n_tokens; i++) { /* numbers that nobody has */
+        char name[40];
+        if (v->tokens[i].bytes == 0) {
+            snprintf(name, sizeof name, "<|unused_%zu|>", i);
+            GW_TRY_DONE(set_token(c, v, i, name, GW_TOKEN_CONTROL));
+        }
+    }
+    status = GW_OK;
+done:
+    json_decref(config);
+    json_decref(numbers);
+    return status;
+}
+
 static int has(const char *text, const char *word) { return strstr(text, word) != NULL; }
 
 gw_status gw_hf_model_file(gw_checkpoint *c, const char *name, gw_vocab *v) {
@@ -358,7 +465,8 @@ gw_status gw_hf_model_file(gw_checkpoint *c, const char *name, gw_vocab *v) {
         return gw_hf_tiktoken(c, name, v);
     }
     if (v->kind != GW_VOCAB_SPM_UNIGRAM) {
-        return GW_OK;
+        GW_TRY(add_tokens(c, v));
+        return gw_vocab_check(c->where, v);
     }
     GW_TRY(gw_hf_json(c, "tokenizer_config.json", &config));
     gw_status status = GW_OK;
@@ -375,7 +483,7 @@ gw_status gw_hf_model_file(gw_checkpoint *c, const char *name, gw_vocab *v) {
                gw_path_look(gw_checkpoint_join(c, c->where, "vocab.json")) != GW_PATH_NONE) {
         status = settle_numbered(c, config, 1, v);
     } else if (status == GW_OK && (has(class, "XLMRoberta") || has(type, "xlm-roberta") ||
-                            strcmp(name, "sentencepiece.bpe.model") == 0)) {
+                                   strcmp(name, "sentencepiece.bpe.model") == 0)) {
         status = settle_xlm_roberta(c, v);
     } else if (status == GW_OK && (has(class, "Albert") || has(type, "albert"))) {
         status = settle_albert(c, v);
@@ -384,5 +492,7 @@ gw_status gw_hf_model_file(gw_checkpoint *c, const char *name, gw_vocab *v) {
         status = settle_t5(c, config, v);
     }
     json_decref(config);
-    return status == GW_OK ? gw_vocab_check(c->where, v) : status;
+    GW_TRY(status);
+    GW_TRY(add_tokens(c, v));
+    return gw_vocab_check(c->where, v);
 }

@@ -200,13 +200,13 @@ static gw_status read_longrope(const source *s, const gw_hparams *hp, gw_arena *
     return positive(s, "rope attention factor", r->long_attn_factor, 1e-6);
 }
 
-/* Hunyuan: the base grows by alpha^(dim / (dim - 2)). */
+/* Hunyuan: the base grows by alpha^(dim / (dim - 2)). Without alpha it grows with the length of a
+ * text that is longer than the model was trained for; up to there nothing is scaled. */
 static gw_status read_alpha(const source *s, gw_rope *r) {
     double alpha = 0.0;
     GW_TRY(real(s, "alpha", &alpha));
     if (get(s, "alpha") == NULL || r->dim <= 2) {
-        return gw_fail(GW_E_UNSUPPORTED, s->facts->where,
-                       "rope scaling dynamic without alpha is not supported");
+        return positive(s, "rope scaling factor", r->factor, 1e-6);
     }
     GW_TRY(positive(s, "rope alpha", alpha, 1e-6));
     r->base *= gw_rope_exp(gw_rope_log(alpha) * r->dim / (r->dim - 2.0));
@@ -270,7 +270,7 @@ static gw_status read_scaling(const source *s, const gw_hparams *hp, gw_arena *a
     if (is_plain(type)) {
         return GW_OK;
     }
-    if (strcmp(type, "longrope") == 0) {
+    if (strcmp(type, "longrope") == 0 || strcmp(type, "su") == 0) { /* its older name */
         return read_longrope(s, hp, arena, r);
     }
     if (strcmp(type, "dynamic") == 0 && !gguf) {
@@ -291,7 +291,7 @@ static gw_status read_scaling(const source *s, const gw_hparams *hp, gw_arena *a
     }
     return gw_fail(GW_E_UNSUPPORTED, s->facts->where,
                    "rope scaling %.40s is not supported; linear, yarn%s are", type,
-                   gguf ? "" : ", llama3, longrope and dynamic with alpha");
+                   gguf ? "" : ", llama3, longrope and dynamic");
 }
 
 static int takes_log(const gw_blueprint *bp) {

@@ -1,6 +1,7 @@
 /* core/model/spec.c - the table of embedded specs, and questions to one that was read. */
 #include "core/model/spec.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +73,47 @@ const gw_spec *gw_spec_of(const char *architecture) {
         }
     }
     return NULL;
+}
+
+/* "qwen3_moe" and "Qwen3MoeForCausalLM": letters and digits alike, then one of the endings. */
+static int is_class_of(gw_spec_word name, const char *type) {
+    static const char *const endings[] = {"ForCausalLM", "ForConditionalGeneration", "LMHeadModel",
+                                          "Model"};
+    size_t at = 0;
+    for (; *type != '\0'; type++) {
+        if (*type == '_' || *type == '-') {
+            continue;
+        }
+        if (at == name.n || tolower((unsigned char)name.at[at]) != tolower((unsigned char)*type)) {
+            return 0;
+        }
+        at++;
+    }
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        if (strlen(endings[i]) == name.n - at &&
+            memcmp(endings[i], name.at + at, name.n - at) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int gw_spec_class(const char *model_type, char *out, size_t room) {
+    gw_spec_line l;
+    if (gw_spec_of(model_type) != NULL) {
+        return snprintf(out, room, "%s", model_type) < (int)room;
+    }
+    for (size_t i = 0; gw_spec_at(i) != NULL; i++) {
+        for (const char *p = gw_spec_text(gw_spec_at(i)); p != NULL && *p != '\0';) {
+            p = gw_spec_split(p, &l);
+            for (int k = 1; p != NULL && k < l.n && gw_spec_is(l.word[0], "hf"); k++) {
+                if (is_class_of(l.word[k], model_type)) {
+                    return snprintf(out, room, "%.*s", (int)l.word[k].n, l.word[k].at) < (int)room;
+                }
+            }
+        }
+    }
+    return 0;
 }
 
 gw_status gw_spec_find(const char *where, const char *architecture, const gw_spec **out) {

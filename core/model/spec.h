@@ -14,6 +14,9 @@ typedef struct gw_spec gw_spec;
 /* Find the family by a GGUF architecture name or a Hugging Face architecture class name.
  * GW_E_METADATA names what is unknown and lists what is known. The spec is const data. */
 const gw_spec *gw_spec_of(const char *architecture); /* NULL: no family has it */
+/* The class that a type of model has by its rule of names: "qwen3_moe" is Qwen3MoeForCausalLM; or the
+ * type itself where a family has that name. 0: no family has either. */
+int gw_spec_class(const char *model_type, char *out, size_t room);
 gw_status gw_spec_find(const char *where, const char *architecture, const gw_spec **out);
 const char *gw_spec_family(const gw_spec *spec);
 /* The embedded specs in order of name; NULL past the last one. */

@@ -187,13 +187,13 @@ static gw_status read_style(const gw_spec_reader *r, gw_spec_word w, gw_rope_sty
 }
 
 static gw_expr *number_of_rope(gw_spec_rope *x, gw_spec_word w) {
-    return gw_spec_is(w, "dim")        ? &x->dim
-           : gw_spec_is(w, "turning")  ? &x->turning
-           : gw_spec_is(w, "base")     ? &x->base
-           : gw_spec_is(w, "truncate") ? &x->truncate
-           : gw_spec_is(w, "short")    ? &x->shorter
+    return gw_spec_is(w, "dim")         ? &x->dim
+           : gw_spec_is(w, "turning")   ? &x->turning
+           : gw_spec_is(w, "base")      ? &x->base
+           : gw_spec_is(w, "truncate")  ? &x->truncate
+           : gw_spec_is(w, "short")     ? &x->shorter
            : gw_spec_is(w, "magnitude") ? &x->magnitude
-                                       : NULL;
+                                        : NULL;
 }
 
 gw_status gw_spec_read_rope(gw_spec_reader *r, const gw_spec_line *l) {

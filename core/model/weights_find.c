@@ -287,6 +287,47 @@ static gw_status try_source(gw_weights *w, const gw_spec_weight *s, const gw_spe
     return GW_OK;
 }
 
+/* Experts as MLX saves them, all in one tensor: beside the family's name of them, up to "experts",
+ * switch_mlp or experts itself, and the projections by the same names in every family. */
+static gw_status try_switch(gw_weights *w, const gw_spec_weight *s, int layer, wanted *want,
+                            gw_entry *e, int *found) {
+    static const gw_spec_source plain; /* neither cut nor changed */
+    static const struct {
+        const char *role, *names[2];
+    } rows[] = {{"e_gate", {"gate_proj", NULL}},
+                {"e_up", {"up_proj", "fc1"}},
+                {"e_down", {"down_proj", "fc2"}}};
+    static const char *const parts[] = {"switch_mlp", "experts"};
+    const char *name = s->hf[0].name, *end = strstr(name, ".experts.");
+    end = end != NULL ? end : strstr(name, ".input_linear.");
+    end = end != NULL ? end : strstr(name, ".output_linear.");
+    for (size_t r = 0; r < 3 && end != NULL && s->n_dim == 3; r++) {
+        for (size_t k = 0; k < 4 && strcmp(s->role, rows[r].role) == 0; k++) {
+            char pattern[160], full[160];
+            const char *why = NULL;
+            if (rows[r].names[k / 2] == NULL) {
+                continue;
+            }
+            snprintf(pattern, sizeof pattern, "%.*s.%s.%s.weight", (int)(end - name), name,
+                     parts[k % 2], rows[r].names[k / 2]);
+            disk_name(pattern, w->hp.layer[layer].named, 0, full, sizeof full);
+            const gw_stored *t = find(w, full, 0, &why);
+            if (t == NULL) {
+                continue;
+            }
+            GW_TRY(keep(w, t));
+            GW_TRY(cut_of(w, s, layer, &plain, e));
+            e->stored = w->pool + w->n_pool - 1;
+            e->n_stored = 1;
+            e->transposed = 0;
+            GW_TRY(check_stored(w, t, want, e));
+            *found = 1;
+            return GW_OK;
+        }
+    }
+    return GW_OK;
+}
+
 static gw_status try_sources(gw_weights *w, int role, int layer, wanted *want, gw_entry *e,
                              int *found) {
     const gw_spec_weight *s = &w->bp.weight[role];
@@ -296,7 +337,7 @@ static gw_status try_sources(gw_weights *w, int role, int layer, wanted *want, g
     for (int i = 0; i < n && !*found; i++) {
         GW_TRY(try_source(w, s, &list[i], layer, want, e, found));
     }
-    return GW_OK;
+    return !*found && n > 0 && is_folder(w) ? try_switch(w, s, layer, want, e, found) : GW_OK;
 }
 
 static gw_status missing(const gw_weights *w, const gw_spec_weight *s, int layer) {
@@ -507,6 +548,17 @@ static int is_skipped(const gw_weights *w, const char *name) {
     return 0;
 }
 
+/* Has an entry found it by another name than its rules have? */
+static int is_taken(const gw_weights *w, const gw_stored *t) {
+    for (size_t i = 0; i < w->start[w->bp.n_weights]; i++) {
+        const gw_entry *e = &w->entries[i];
+        if (e->n_stored == 1 && e->stored[0] == t) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* A weight of a layer that no rule names would be dropped silently and give wrong text. */
 static gw_status check_leftovers(const gw_weights *w) {
     for (size_t i = 0; i < gw_checkpoint_count(w->checkpoint); i++) {
@@ -521,7 +573,8 @@ static gw_status check_leftovers(const gw_weights *w) {
                 known = got >= 0 ? got : known;
             }
         }
-        if (known == 0 && !t->part && !is_factor(w, name) && !is_skipped(w, name)) {
+        if (known == 0 && !t->part && !is_factor(w, name) && !is_skipped(w, name) &&
+            !is_taken(w, t)) {
             return gw_fail(GW_E_UNSUPPORTED, w->where,
                            "tensor %s has no place in the model family %s", name, w->bp.family);
         }
@@ -541,8 +594,7 @@ static int first_user(const gw_weights *w, int role, int layer) {
         const gw_spec_block *block = &w->bp.block[b];
         for (int k = 0; k < GW_SPEC_ARGS; k++) {
             int outside = block->section != GW_SECTION_LAYER;
-            if (block->weight[k] == role &&
-                (!outside || layer == 0) &&
+            if (block->weight[k] == role && (!outside || layer == 0) &&
                 (!w->bp.weight[role].per_layer && !outside
                      ? 1
                      : gw_block_runs(block, &w->hp, outside ? w->hp.n_layers : layer))) {

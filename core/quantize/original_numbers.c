@@ -16,7 +16,8 @@ static double value_at(const gw_hparams *hp, int layer, int i) {
 
 /* Not keys of a file, but what is counted out of its tensors. */
 static int is_counted(const char *key) {
-    return strcmp(key, "classes") == 0 || strcmp(key, "token_types") == 0;
+    return strcmp(key, "classes") == 0 || strcmp(key, "token_types") == 0 ||
+           strcmp(key, "qk_norm") == 0;
 }
 
 /* A value for each layer. */

@@ -106,9 +106,24 @@ static gw_status put_escape(const char **at, gw_bytes *out) {
         return put(out, "(?:" IN_WORD "(?![" WORD "])|" NOT_IN_WORD "(?=[" WORD "]))");
     case 'B':
         return put(out, "(?:" IN_WORD "(?=[" WORD "])|" NOT_IN_WORD "(?![" WORD "]))");
+    case 'O':
+        return put(out, "(?s:.)");
+    case 'v':
+        return put(out, "\\x0b"); /* PCRE2's is a class */
     default:
         return gw_bytes_add(out, p, n);
     }
+}
+
+/* "\u00e9" at p, which PCRE2 writes \x{00e9}: 6, or 0 when it is none. */
+static size_t code_unit(const char *p) {
+    return p[0] == '\\' && p[1] == 'u' && strspn(p + 2, "0123456789abcdefABCDEF") >= 4 ? 6 : 0;
+}
+
+static gw_status put_code_unit(const char *p, gw_bytes *out) {
+    GW_TRY(put(out, "\\x{"));
+    GW_TRY(gw_bytes_add(out, p + 2, 4));
+    return put(out, "}");
 }
 
 static int is_posix(const char *p) { return p[0] == '[' && p[1] == ':' && strstr(p, ":]") != NULL; }
@@ -137,6 +152,29 @@ static const char *class_end(const char *p, int *plain) {
     return p;
 }
 
+/* "[:word:]" in a class, n bytes at p, as Oniguruma has it for Unicode; what PCRE2 has as well
+ * stays as it is. Complements go to `more`, as those of escapes do. */
+static gw_status put_posix(const char *p, size_t n, gw_bytes *out, gw_bytes *more) {
+    static const struct {
+        const char *name, *members;
+    } classes[] = {
+        {"word", WORD},       {"alpha", "\\p{Alphabetic}"}, {"alnum", "\\p{Alphabetic}\\p{Nd}"},
+        {"digit", "\\p{Nd}"}, {"upper", "\\p{Uppercase}"},  {"lower", "\\p{Lowercase}"},
+        {"space", SPACES},    {"blank", "\\p{Zs}\\x09"},    {"cntrl", "\\p{Cc}"},
+        {"xdigit", HEX},      {"ascii", "\\x00-\\x7f"}};
+    int negated = p[2] == '^';
+    const char *name = p + 2 + negated;
+    size_t bytes = n - 4 - (size_t)negated;
+    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
+        if (strlen(classes[i].name) == bytes && memcmp(classes[i].name, name, bytes) == 0) {
+            GW_TRY(negated ? put(more, "|[^") : GW_OK);
+            GW_TRY(put(negated ? more : out, classes[i].members));
+            return negated ? put(more, "]") : GW_OK;
+        }
+    }
+    return gw_bytes_add(out, p, n);
+}
+
 /* Members of a class from *at on, up to &&, ] or [: appended as they are, with escapes in words
  * that PCRE2 has. Escapes that leave something out cannot stand beside others there: they go to
  * `more`, a list of alternatives. */
@@ -151,8 +189,17 @@ static gw_status put_members(const char **at, const char *first, gw_bytes *out, 
         }
         if (is_posix(p)) {
             n = (size_t)(strstr(p, ":]") + 2 - p);
-        } else if (*p == '[') {
+            GW_TRY(put_posix(p, n, out, more));
+            p += n;
+            continue;
+        }
+        if (*p == '[') {
             break;
+        }
+        if (code_unit(p) > 0) {
+            GW_TRY(put_code_unit(p, out));
+            p += 6;
+            continue;
         }
         if (n == 2 && p[1] == 's') {
             GW_TRY(put(out, SPACES));
@@ -160,6 +207,10 @@ static gw_status put_members(const char **at, const char *first, gw_bytes *out, 
             GW_TRY(put(out, HEX));
         } else if (n == 2 && p[1] == 'w') {
             GW_TRY(put(out, WORD));
+        } else if (n == 2 && p[1] == 'v') {
+            GW_TRY(put(out, "\\x0b"));
+        } else if (n == 2 && p[1] == 'O') { /* no escape there */
+            GW_TRY(put(out, "O"));
         } else if (n == 2 && (p[1] == 'S' || p[1] == 'H' || p[1] == 'W')) {
             GW_TRY(put(more, p[1] == 'S'   ? "|[^" SPACES "]"
                              : p[1] == 'H' ? "|[^" HEX "]"
@@ -327,6 +378,21 @@ static gw_status put_interval(const char *p, size_t n, size_t atom, gw_bytes *ou
     return p[n] == '+' ? put(out, ")") : GW_OK;
 }
 
+/* How long the options "(?im" at p are where "m" is one of them, 0 else: it lets the dot match line
+ * ends, which PCRE2 calls "s"; ^ and $ always see lines. */
+static size_t dot_all(const char *p) {
+    size_t n = p[0] == '(' && p[1] == '?' ? strspn(p + 2, "imx-") : 0;
+    int ends = n > 0 && (p[2 + n] == ':' || p[2 + n] == ')');
+    return ends && memchr(p + 2, 'm', n) != NULL ? n + 2 : 0;
+}
+
+static gw_status put_options(const char *p, size_t n, gw_bytes *out) {
+    for (size_t i = 0; i < n; i++) {
+        GW_TRY(gw_bytes_add(out, p[i] == 'm' ? "s" : p + i, 1));
+    }
+    return GW_OK;
+}
+
 gw_status gw_pattern_spell(const char *pattern, gw_bytes *out) {
     size_t groups[GROUPS_MAX], depth = 0, atom = out->n; /* where groups and the last atom begin */
     for (const char *p = pattern; *p != '\0';) {
@@ -342,7 +408,13 @@ gw_status gw_pattern_spell(const char *pattern, gw_bytes *out) {
         depth += *p == '(';
         depth -= *p == ')' && depth > 0;
         atom = *p != ')' ? out->n : depth < GROUPS_MAX ? groups[depth] : atom;
-        if (property(p) > 0) {
+        if (code_unit(p) > 0) {
+            GW_TRY(put_code_unit(p, out));
+            p += 6;
+        } else if (dot_all(p) > 0) {
+            GW_TRY(put_options(p, dot_all(p), out));
+            p += dot_all(p);
+        } else if (property(p) > 0) {
             n = property(p);
             GW_TRY(put_property(p, n, out));
             p += n;

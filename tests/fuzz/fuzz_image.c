@@ -8,7 +8,7 @@
 #include "core/image/processor.h"
 #include "tests/fuzz/fuzz.h"
 
-enum { PIXELS = 1 << 16 };
+enum { PIXELS = 1 << 14 };
 
 static const char *const kinds[] = {
     "Qwen2VLImageProcessor", "Gemma3ImageProcessor",  "Gemma4ImageProcessor",
@@ -28,12 +28,12 @@ static gw_processor processor_of(uint8_t choice) {
     gw_processor p = {0};
     gw_processor_of_class(kinds[choice % (sizeof kinds / sizeof kinds[0])], &p);
     p.min_pixels = 3136;
-    p.max_pixels = p.max_pixels > 0 ? 50000 : 0;
-    p.max_tokens = p.max_tokens > 0 ? 70 : 0;
-    p.min_tokens = p.min_tokens > 0 ? 16 : 0;
-    p.longest = p.longest > 0 ? 280 : 0;
-    p.side_w = p.side_h = p.side_w > 0 ? 112 : 0;
-    p.max_patches = p.max_patches > 0 ? 400 : 0;
+    p.max_pixels = p.max_pixels > 0 ? 12544 : 0;
+    p.max_tokens = p.max_tokens > 0 ? 20 : 0;
+    p.min_tokens = p.min_tokens > 0 ? 4 : 0;
+    p.longest = p.longest > 0 ? 120 : 0;
+    p.side_w = p.side_h = p.side_w > 0 ? 64 : 0;
+    p.max_patches = p.max_patches > 0 ? 100 : 0;
     p.max_side = p.max_side > 0 ? 64 : 0;
     return p;
 }

@@ -62,14 +62,29 @@ static int32_t count_types(const gw_encoder *e) {
     return 1;
 }
 
-static gw_pooling choose_pooling(const gw_encoder *e, gw_pooling asked) {
+/* Which rows the pass picks; where the modules want more, or the files say nothing of it, MODEL or
+ * what is usual. */
+static gw_pooling choose_pooling(gw_encoder *e, gw_pooling asked) {
     static const gw_pooling stored[] = {GW_POOLING_NONE, GW_POOLING_MEAN, GW_POOLING_CLS,
                                         GW_POOLING_LAST, GW_POOLING_CLS};
+    static const gw_pooling of_mode[GW_POOL_MODES] = {[GW_POOL_CLS] = GW_POOLING_CLS,
+                                                      [GW_POOL_MEAN] = GW_POOLING_MEAN,
+                                                      [GW_POOL_LAST] = GW_POOLING_LAST};
+    gw_sentence *s = &e->sentence;
+    if (s->at_pooling >= 0 && asked != GW_POOLING_NONE) {
+        gw_module *m = &s->module[s->at_pooling];
+        if (asked != GW_POOLING_MODEL) {
+            m->n_modes = 1;
+            m->mode[0] = asked == GW_POOLING_CLS    ? GW_POOL_CLS
+                         : asked == GW_POOLING_LAST ? GW_POOL_LAST
+                                                    : GW_POOL_MEAN;
+        }
+        gw_pooling one = m->n_modes == 1 ? of_mode[m->mode[0]] : GW_POOLING_MODEL;
+        e->by_rows = s->at_pooling > 0 || s->skips_prompt || one == GW_POOLING_MODEL;
+        return e->by_rows ? GW_POOLING_MODEL : one;
+    }
     if (asked != GW_POOLING_MODEL) {
         return asked;
-    }
-    if (e->sentence.pooling != GW_POOLING_MODEL) {
-        return e->sentence.pooling;
     }
     double kind = gw_spec_named_number(e->bp, &e->model->hp, "pooling", e->info.causal ? 3.0 : 1.0);
     int known = kind >= 0.0 && kind < (double)(sizeof stored / sizeof stored[0]);
@@ -95,6 +110,27 @@ static gw_status check_blocks(const gw_encoder *e) {
                 : GW_OK;
 }
 
+/* Width of a vector, and whether its length becomes 1. */
+static gw_status describe_vector(gw_encoder *e, const gw_encoder_options *o) {
+    const gw_sentence *s = &e->sentence;
+    gw_encoder_info *info = &e->info;
+    if (s->found && s->n_modules > 0 && s->at_pooling < 0) {
+        return gw_fail(GW_E_UNSUPPORTED, e->model->name,
+                       "modules.json names no way to make one vector of a text's tokens");
+    }
+    GW_TRY(gw_sentence_width(s, e->model->name, info->hidden, &e->full));
+    if (o->dimensions < 0 || o->dimensions > e->full) {
+        return gw_fail(GW_E_ARGUMENT, "dimensions", "%d is outside 0..%d", o->dimensions, e->full);
+    }
+    info->normalize = o->normalize != 0 ? o->normalize > 0 : s->found ? s->normalize : 1;
+    info->width = o->dimensions > 0 ? o->dimensions : e->full;
+    if (o->dimensions == 0 && s->truncate > 0 && s->truncate < e->full) {
+        info->width = s->truncate;
+        e->cut_last = 1; /* the library cuts after the last module */
+    }
+    return GW_OK;
+}
+
 static gw_status describe(gw_encoder *e, const gw_encoder_options *o) {
     const gw_hparams *hp = &e->model->hp;
     gw_encoder_info *info = &e->info;
@@ -106,20 +142,6 @@ static gw_status describe(gw_encoder *e, const gw_encoder_options *o) {
     }
     info->causal = hp->layer[0].causal;
     info->hidden = hp->d_model;
-    info->width = hp->d_model;
-    for (int i = 0; i < e->sentence.n_dense; i++) {
-        const gw_dense *d = &e->sentence.dense[i];
-        if (d->in != info->width) {
-            return gw_fail(GW_E_METADATA, e->model->name,
-                           "a dense layer takes %d values, the model gives %d", d->in, info->width);
-        }
-        info->width = d->out;
-    }
-    if (o->dimensions < 0 || o->dimensions > info->width) {
-        return gw_fail(GW_E_ARGUMENT, "dimensions", "%d is outside 0..%d", o->dimensions,
-                       info->width);
-    }
-    info->width = o->dimensions > 0 ? o->dimensions : info->width;
     if (o->n_ctx < 0 || o->n_ctx > GW_ROWS_MAX || o->n_ctx > hp->n_ctx) {
         return gw_fail(GW_E_ARGUMENT, "context", "%d is outside 0..%d", o->n_ctx,
                        hp->n_ctx < GW_ROWS_MAX ? hp->n_ctx : GW_ROWS_MAX);
@@ -128,10 +150,7 @@ static gw_status describe(gw_encoder *e, const gw_encoder_options *o) {
     info->labels = count_labels(e);
     info->types = count_types(e);
     info->pooling = choose_pooling(e, o->pooling);
-    info->normalize = o->normalize != 0   ? o->normalize > 0
-                      : e->sentence.found ? e->sentence.normalize
-                                          : 1;
-    return GW_OK;
+    return describe_vector(e, o);
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
@@ -155,17 +174,14 @@ static gw_status read_options(gw_encoder *e, const gw_encoder_options *o) {
 static gw_status make(gw_encoder *e, const gw_encoder_options *o) {
     gw_model *m = e->model;
     const gw_hparams *hp = &m->hp;
-    size_t per = GW_ROWS_MAX / GW_PAGE, widest = (size_t)hp->d_model;
+    size_t per = GW_ROWS_MAX / GW_PAGE, widest;
     GW_TRY(read_options(e, o));
     GW_TRY(check_blocks(e));
     GW_TRY(gw_checkpoint_container(m->checkpoint) == GW_CONTAINER_HF
-               ? gw_sentence_read(gw_checkpoint_path(m->checkpoint), &e->sentence)
+               ? gw_sentence_read(gw_checkpoint_root(m->checkpoint), &e->sentence)
                : GW_OK);
     GW_TRY(describe(e, o));
-    for (int i = 0; i < e->sentence.n_dense; i++) {
-        size_t out = (size_t)e->sentence.dense[i].out;
-        widest = out > widest ? out : widest;
-    }
+    widest = gw_sentence_room(&e->sentence, hp->d_model, e->by_rows ? (size_t)e->info.n_ctx : 1);
     if (m->place.grouped) {
         return gw_fail(GW_E_UNSUPPORTED, "split-mode",
                        "vectors of texts are made on whole layers: use --split-mode layer");
@@ -183,13 +199,35 @@ static gw_status make(gw_encoder *e, const gw_encoder_options *o) {
                          &e->tables);
 }
 
+/* A table of vectors: no layers, no passes. */
+static gw_status make_table(gw_encoder *e, const gw_encoder_options *o) {
+    GW_TRY(gw_sentence_read(gw_checkpoint_root(e->model->checkpoint), &e->sentence));
+    const gw_dense *table = &e->sentence.module[0].dense;
+    size_t widest;
+    e->table = table;
+    e->cancel = o->cancel;
+    e->info = (gw_encoder_info){.hidden = table->out, .types = 1};
+    e->info.n_ctx = o->n_ctx > 0 ? o->n_ctx : GW_ROWS_MAX;
+    if (o->pooling != GW_POOLING_MODEL && o->pooling != GW_POOLING_MEAN) {
+        return gw_fail(GW_E_ARGUMENT, "pooling", "a table of vectors has their mean alone");
+    }
+    GW_TRY(describe_vector(e, o));
+    widest = gw_sentence_room(&e->sentence, table->out, 1);
+    e->room[0] = malloc(widest * sizeof(float));
+    e->room[1] = malloc(widest * sizeof(float));
+    return e->room[0] != NULL && e->room[1] != NULL
+               ? GW_OK
+               : gw_fail(GW_E_NOMEM, "encoder", "no memory for %zu values", widest);
+}
+
 gw_status gw_encoder_new_sized(gw_model *model, const gw_encoder_options *given, size_t size,
                                gw_encoder **out) {
     gw_encoder_options own = {.n_ctx = 0};
     if (given != NULL) {
         GW_TRY(gw_options_take(&own, sizeof own, given, size, "encoder"));
     }
-    if (model->weights == NULL) {
+    int tabled = model->weights == NULL && gw_checkpoint_is_table(model->checkpoint);
+    if (model->weights == NULL && !tabled) {
         return gw_fail(GW_E_UNSUPPORTED, model->name, "only the vocabulary of this model is open");
     }
     gw_encoder *e = calloc(1, sizeof *e);
@@ -197,8 +235,8 @@ gw_status gw_encoder_new_sized(gw_model *model, const gw_encoder_options *given,
         return gw_fail(GW_E_NOMEM, "encoder", "no memory for an encoder");
     }
     e->model = model;
-    e->bp = gw_weights_blueprint(model->weights);
-    gw_status status = make(e, &own);
+    e->bp = tabled ? NULL : gw_weights_blueprint(model->weights);
+    gw_status status = tabled ? make_table(e, &own) : make(e, &own);
     if (status != GW_OK) {
         gw_encoder_free(e);
         return status;
@@ -238,6 +276,7 @@ const char *gw_encoder_prompt(const gw_encoder *e, const char *name) {
 /* ---- texts ---------------------------------------------------------------------------------- */
 
 static gw_status check_texts(const gw_encoder *e, const gw_encoder_text *texts, size_t n) {
+    int32_t n_vocab = e->table != NULL ? e->table->in : e->model->hp.n_vocab;
     for (size_t t = 0; t < n; t++) {
         const gw_encoder_text *x = &texts[t];
         if (x->n == 0) {
@@ -249,9 +288,9 @@ static gw_status check_texts(const gw_encoder *e, const gw_encoder_text *texts, 
         }
         for (size_t i = 0; i < x->n; i++) {
             int32_t type = x->types != NULL ? x->types[i] : 0;
-            if (x->ids[i] < 0 || x->ids[i] >= e->model->hp.n_vocab) {
+            if (x->ids[i] < 0 || x->ids[i] >= n_vocab) {
                 return gw_fail(GW_E_ARGUMENT, "texts", "token %d is outside 0..%d", x->ids[i],
-                               e->model->hp.n_vocab - 1);
+                               n_vocab - 1);
             }
             if (type < 0 || type >= e->info.types) {
                 return gw_fail(GW_E_ARGUMENT, "texts", "token type %d is outside 0..%d", type,
@@ -278,6 +317,13 @@ static gw_status read_back(const gw_encoder *e, const struct gw_buffer *buffer, 
     return e->model->place.devices[device].backend->read(buffer, at, out, bytes);
 }
 
+static gw_status not_finite(const gw_encoder *e, size_t index) {
+    return gw_fail(GW_E_NUMERIC, e->model->name,
+                   "the result of text %zu is not finite: the weights or the numbers of this model "
+                   "are broken",
+                   index + 1);
+}
+
 static int is_finite(const float *x, size_t n) {
     int bad = 0;
     for (size_t i = 0; i < n; i++) {
@@ -286,18 +332,45 @@ static int is_finite(const float *x, size_t n) {
     return !bad;
 }
 
-/* What becomes of a pooled row: dense layers, the first values of it, its length. */
-static void finish(const gw_encoder *e, const float *row, float *out) {
-    memcpy(e->room[0], row, (size_t)e->info.hidden * sizeof *row);
-    const float *x = gw_sentence_dense(&e->sentence, e->room[0], e->room[1]);
+/* What becomes of a vector after the modules: the first values of it, its length. */
+static void finish(const gw_encoder *e, const float *x, float *out) {
     double squares = 0.0;
-    for (int32_t i = 0; i < e->info.width; i++) {
+    for (int32_t i = 0; i < (e->cut_last ? e->full : e->info.width); i++) {
         squares += (double)x[i] * (double)x[i];
     }
     double length = e->info.normalize && squares > 0.0 ? sqrt(squares) : 1.0;
     for (int32_t i = 0; i < e->info.width; i++) {
         out[i] = (float)((double)x[i] / length);
     }
+}
+
+/* A pooled row through the modules after the pooling. */
+static void finish_row(const gw_encoder *e, const float *row, float *out) {
+    memcpy(e->room[0], row, (size_t)e->info.hidden * sizeof *row);
+    finish(e,
+           gw_sentence_run(&e->sentence, e->sentence.at_pooling + 1, e->room[0], e->room[1], 1,
+                           e->info.hidden, 0),
+           out);
+}
+
+/* Hidden states of a pass, text by text, through all modules. */
+static gw_status finish_rows(const gw_encoder *e, const gw_encoder_pass *p, const queued *queue,
+                             int n, float *out) {
+    size_t at = 0, row = (size_t)e->info.hidden * sizeof(float);
+    for (int i = 0; i < n; i++) {
+        const gw_encoder_text *t = queue[i].text;
+        GW_TRY(read_back(e, p->at->buf, p->at->device, p->at->offset + at * row, e->room[0],
+                         t->n * row));
+        if (!is_finite(e->room[0], t->n * (size_t)e->info.hidden)) {
+            return not_finite(e, queue[i].index);
+        }
+        finish(e,
+               gw_sentence_run(&e->sentence, 0, e->room[0], e->room[1], t->n, e->info.hidden,
+                               t->prompt),
+               out + queue[i].index * (size_t)e->info.width);
+        at += t->n;
+    }
+    return GW_OK;
 }
 
 /* Texts queue [n] in one pass, their results to out by index. */
@@ -313,18 +386,18 @@ static gw_status run_some(gw_encoder *e, gw_purpose purpose, const queued *queue
     }
     GW_TRY(gw_encoder_pass_for(e, purpose, sum, &p));
     GW_TRY(gw_encoder_pass_run(e, p, texts, n));
+    if (purpose == GW_PURPOSE_VECTORS && e->by_rows) {
+        return finish_rows(e, p, queue, n, out);
+    }
     GW_TRY(read_back(e, p->result, p->result_device, 0, rows, (size_t)n * width * sizeof *rows));
     for (int i = 0; i < n; i++) {
         if (!is_finite(rows + (size_t)i * width, width)) {
-            return gw_fail(GW_E_NUMERIC, e->model->name,
-                           "the result of text %zu is not finite: the weights or the numbers of "
-                           "this model are broken",
-                           queue[i].index + 1);
+            return not_finite(e, queue[i].index);
         }
         if (purpose == GW_PURPOSE_SCORES) {
             memcpy(out + queue[i].index * width, rows + (size_t)i * width, width * sizeof *rows);
         } else {
-            finish(e, rows + (size_t)i * width, out + queue[i].index * (size_t)e->info.width);
+            finish_row(e, rows + (size_t)i * width, out + queue[i].index * (size_t)e->info.width);
         }
     }
     return GW_OK;
@@ -362,16 +435,57 @@ done:
     return status;
 }
 
+/* Means of rows of the table. */
+static gw_status run_table(const gw_encoder *e, const gw_encoder_text *texts, size_t n,
+                           float *out) {
+    size_t width = (size_t)e->table->out;
+    for (size_t t = 0; t < n; t++) {
+        if (e->cancel != NULL && *e->cancel) {
+            return gw_fail(GW_E_CANCELLED, e->model->name, "cancelled");
+        }
+        for (size_t c = 0; c < width; c++) {
+            double sum = 0.0;
+            for (size_t i = 0; i < texts[t].n; i++) {
+                sum += (double)e->table->weight[(size_t)texts[t].ids[i] * width + c];
+            }
+            e->room[0][c] = (float)(sum / (double)texts[t].n);
+        }
+        finish(e, gw_sentence_run(&e->sentence, 1, e->room[0], e->room[1], 1, e->info.hidden, 0),
+               out + t * (size_t)e->info.width);
+    }
+    return GW_OK;
+}
+
+gw_status gw_encoder_prompt_tokens(const gw_encoder *e, const char *prompt, size_t bytes,
+                                   size_t *n) {
+    int32_t *ids = NULL, *types = NULL;
+    size_t count = 0;
+    *n = 0;
+    if (!e->sentence.skips_prompt || bytes == 0) {
+        return GW_OK;
+    }
+    GW_TRY(gw_tokenize_pair(e->model, prompt, bytes, NULL, 0, GW_TEXT_BOS, &ids, &types, &count));
+    int ends = count > 0 && e->model->vocab->tokens[ids[count - 1]].special;
+    *n = count - (size_t)ends; /* the end of the text is not the prompt's */
+    gw_free(ids);
+    gw_free(types);
+    return GW_OK;
+}
+
 gw_status gw_encoder_embed(gw_encoder *e, const gw_encoder_text *texts, size_t n, float *out) {
     if (e->info.pooling == GW_POOLING_NONE) {
         return gw_fail(GW_E_ARGUMENT, "pooling", "is none: there are hidden states, no vectors");
     }
     GW_TRY(check_texts(e, texts, n));
-    return run_all(e, GW_PURPOSE_VECTORS, texts, n, out);
+    return e->table != NULL ? run_table(e, texts, n, out)
+                            : run_all(e, GW_PURPOSE_VECTORS, texts, n, out);
 }
 
 gw_status gw_encoder_hidden(gw_encoder *e, const gw_encoder_text *text, float *out) {
     gw_encoder_pass *p = NULL;
+    if (e->table != NULL) {
+        return gw_fail(GW_E_UNSUPPORTED, e->model->name, "a table of vectors has no hidden states");
+    }
     GW_TRY(check_texts(e, text, 1));
     GW_TRY(gw_encoder_pass_for(e, GW_PURPOSE_VECTORS, text->n, &p));
     GW_TRY(gw_encoder_pass_run(e, p, &text, 1));

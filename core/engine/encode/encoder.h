@@ -16,7 +16,7 @@ enum { GW_PASS_TEXTS = 256, GW_PASS_SIZES = 3 };
 typedef struct gw_encoder_pass {
     int rows, pages; /* of the caches, which all layers of a device share */
     gw_graph graph;
-    gw_plan *plan; /* NULL: not built yet */
+    gw_plan *plan;       /* NULL: not built yet */
     double *bytes, *ops; /* of the plan's nodes, while they are timed; NULL: not */
     struct gw_buffer *stream[GW_MAX_DEVICES], *cells[GW_MAX_DEVICES], *table[GW_MAX_DEVICES];
     struct gw_buffer *hidden, *result;
@@ -31,6 +31,7 @@ struct gw_encoder {
     gw_where *where;
     gw_tables tables;
     gw_sentence sentence;
+    const gw_dense *table; /* of vectors, in place of all layers; NULL: there is none */
     gw_encoder_info info;
     int32_t rows; /* of a pass over short texts */
     int layers;   /* of a pass: all but those that serve a decoder */
@@ -42,7 +43,10 @@ struct gw_encoder {
     void *progress_user;
     gw_encoder_pass pass[GW_PURPOSES][GW_PASS_SIZES];
     int32_t *pages; /* [GW_PASS_TEXTS, pages of a text]: a page table on its way */
-    float *room[2]; /* vectors through dense layers */
+    float *room[2]; /* rows and vectors through the modules after the model         */
+    int by_rows;    /* those begin with rows: the pass's own pooling is not used      */
+    int cut_last;   /* the length is that of all values, of which the first are given */
+    int32_t full;   /* values before the cut */
     gw_step step;
 };
 

@@ -231,8 +231,9 @@ static gw_status open_once(gw_model *m, const gw_model_options *options,
     if (options->pretokenizer != NULL) {
         GW_TRY(gw_checkpoint_set_pretokenizer(m->checkpoint, options->pretokenizer));
     }
-    GW_TRY(open_tokenizer(m, options->vocab_only));
-    if (!options->vocab_only) {
+    int vocab_only = options->vocab_only || gw_checkpoint_is_table(m->checkpoint);
+    GW_TRY(open_tokenizer(m, vocab_only));
+    if (!vocab_only) {
         GW_TRY(load_weights(m, options, backends, passed));
         GW_TRY(found_a_card(m, options) ? try_card(m, options) : GW_OK);
         GW_TRY(gw_checkpoint_unchanged(m->checkpoint));

@@ -4,6 +4,7 @@
 
 #include "core/text/buffer.h"
 #include "core/text/chat/chat.h"
+#include "core/text/chat/inserted.h"
 #include "core/text/template/template.h"
 #include "core/text/tokens/trie.h"
 
@@ -53,8 +54,9 @@ gw_status gw_chat_fill(gw_chat_form *r, const gw_chat_message *messages, size_t 
 /* templated.c: the same by a template. */
 gw_status gw_chat_take_template(gw_chat *c, const gw_chat_settings *settings,
                                 const gw_chat_own *own, const char *text, size_t bytes);
+/* inserts: in place of marks of pictures; NULL: none. */
 gw_status gw_chat_write_template(const gw_chat *c, const char *request, size_t bytes,
-                                 gw_chat_text *out);
+                                 const gw_chat_inserts *inserts, gw_chat_text *out);
 gw_status gw_chat_render_template(const gw_chat *c, const gw_chat_message *messages, size_t n,
                                   size_t from, int32_t **ids, size_t *n_ids);
 /* Behind the markers: which tokens a template may spell, and which one ends an answer. */

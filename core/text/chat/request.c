@@ -138,7 +138,7 @@ gw_status gw_chat_write(const gw_chat *chat, const char *request, size_t bytes, 
     json_t *root = NULL;
     gw_chat_text text = {0};
     if (chat->template != NULL) {
-        return gw_chat_write_template(chat, request, bytes, out);
+        return gw_chat_write_template(chat, request, bytes, NULL, out);
     }
     GW_TRY(gw_json_parse_settings(where, request, bytes, &root));
     gw_status status = json_is_object(root)

@@ -10,6 +10,7 @@
 
 #include "core/base/json.h"
 #include "core/text/chat/chat_parts.h"
+#include "core/text/chat/inserted.h"
 #include "core/text/utf8.h"
 
 static const char where[] = "chat template";
@@ -316,16 +317,17 @@ gw_status gw_chat_settle_template(gw_chat *c) {
 /* ---- requests and conversations -------------------------------------------------------------- */
 
 gw_status gw_chat_write_template(const gw_chat *c, const char *request, size_t bytes,
-                                 gw_chat_text *out) {
+                                 const gw_chat_inserts *inserts, gw_chat_text *out) {
     gw_template_text text = {0};
     gw_chat_text done = {0};
     GW_TRY(render(c, request, bytes, &text));
-    if (c->tokenizer != NULL) {
-        gw_status status = encode(c, &text, 0, &done.ids, &done.n_ids);
-        if (status != GW_OK) {
-            gw_template_text_free(&text);
-            return status;
-        }
+    gw_status status = inserts != NULL ? gw_chat_insert(&text, inserts) : GW_OK;
+    if (status == GW_OK && c->tokenizer != NULL) {
+        status = encode(c, &text, 0, &done.ids, &done.n_ids);
+    }
+    if (status != GW_OK) {
+        gw_template_text_free(&text);
+        return status;
     }
     done.text = text.text;
     done.bytes = text.bytes;

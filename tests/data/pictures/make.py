@@ -2,7 +2,8 @@
 # tests/data/pictures/make.py FOLDER - what tests/test_picture.c compares with: pixels of Pillow and
 # torchvision, patches of transformers. Needs pillow 13, torch, torchvision 0.29, transformers 5.24.
 #   resize.txt     rule filter seed width height to_width to_height sha256
-#   processors.txt settings, then "= seed width height tiles tokens sha256" of what they make
+#   processors.txt settings, then "= seed width height tiles tokens sha256 sha256" of what they make: the
+#                  patches, and what stands in the text for the picture (-: not known)
 #   NAME.jpg, .png, .webp and decode.txt: "NAME width height sha256"
 # Pictures are a hash of the place of each value, so that C can make them too.
 import hashlib
@@ -12,6 +13,7 @@ import pathlib
 import random
 import struct
 import sys
+import types
 import warnings
 import zlib
 
@@ -26,11 +28,15 @@ from transformers.models.gemma4.image_processing_gemma4 import Gemma4ImageProces
 from transformers.models.got_ocr2.image_processing_got_ocr2 import GotOcr2ImageProcessor
 from transformers.models.kimi_k25.image_processing_kimi_k25 import Kimi_K25ImageProcessor
 from transformers.models.lfm2_vl.image_processing_lfm2_vl import Lfm2VlImageProcessor
+from transformers.models.lfm2_vl.processing_lfm2_vl import Lfm2VlProcessor
 from transformers.models.llama4.image_processing_llama4 import Llama4ImageProcessor
+from transformers.models.llama4.processing_llama4 import Llama4Processor
 from transformers.models.pixtral.image_processing_pixtral import PixtralImageProcessor
+from transformers.models.pixtral.processing_pixtral import PixtralProcessor
 from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
 from transformers.models.siglip.image_processing_siglip import SiglipImageProcessor
 from transformers.models.smolvlm.image_processing_smolvlm import SmolVLMImageProcessor
+from transformers.models.smolvlm.processing_smolvlm import get_image_prompt_string
 
 out = pathlib.Path(sys.argv[1])
 warnings.simplefilter("ignore")
@@ -95,60 +101,83 @@ def cut(pictures, side):
     return np.concatenate(rows)
 
 
+def names(**members):
+    """Stands for a processor whose tokenizer is not here: its methods need these members only."""
+    return types.SimpleNamespace(**members)
+
+
 def qwen(p, image):
     o = p(images=[image], return_tensors="pt")
-    return o["pixel_values"].numpy(), 1, int(o["image_grid_thw"][0].prod()) // 4
+    n = int(o["image_grid_thw"][0].prod()) // 4
+    return o["pixel_values"].numpy(), 1, n, "<|image_pad|>" * n
 
 
 def fixed(side, merge):
     def make(p, image):
         o = p(images=image, return_tensors="pt")["pixel_values"].numpy()
         rows = cut(o, side)
-        return rows, 1, (o.shape[2] // side // merge) * (o.shape[3] // side // merge)
+        n = (o.shape[2] // side // merge) * (o.shape[3] // side // merge)
+        soft = "<image_soft_token>" * n
+        return rows, 1, n, f"\n\n<start_of_image>{soft}<end_of_image>\n\n" if merge == 4 else None
     return make
 
 
 def gemma4(p, image):
     o = p(images=image, return_tensors="pt")
     n = int(o["num_soft_tokens_per_image"][0])
-    return o["pixel_values"][0].numpy()[:n * 9], 1, n
+    return o["pixel_values"][0].numpy()[:n * 9], 1, n, f"<|image>{'<|image|>' * n}<image|>"
 
 
 def pixtral(p, image):
     o = p(images=image, return_tensors="pt", patch_size=28)
     h, w = o["image_sizes"][0]
-    return cut(o["pixel_values"].numpy(), 14), 1, int(h) // 28 * (int(w) // 28)
+    me = names(patch_size=14, spatial_merge_size=2, image_token="[IMG]", image_break_token="[IMG_BREAK]",
+               image_end_token="[IMG_END]")
+    text = PixtralProcessor.replace_image_token(me, o, 0)
+    return cut(o["pixel_values"].numpy(), 14), 1, int(h) // 28 * (int(w) // 28), text
 
 
 def smolvlm(p, image):
-    o = p(images=[[image]], return_tensors="pt")["pixel_values"][0].numpy()
-    rows = cut(o, 16)
-    return rows, len(o), len(rows) // 16
+    o = p(images=[[image]], return_tensors="pt", return_row_col_info=True)
+    pixels = o["pixel_values"][0].numpy()
+    rows = cut(pixels, 16)
+    text = get_image_prompt_string(o["rows"][0][0], o["cols"][0][0], len(rows) // 16 // len(pixels),
+                                   fake_token_around_image="<fake_token_around_image>",
+                                   image_token="<image>", global_image_token="<global-img>")
+    return rows, len(pixels), len(rows) // 16, text
 
 
 def internvl(p, image):
     o = p(images=image, return_tensors="pt")["pixel_values"].numpy()
     rows = cut(o, 14)
-    return rows, len(o), len(rows) // 4
+    return rows, len(o), len(rows) // 4, f"<img>{'<IMG_CONTEXT>' * (len(rows) // 4)}</img>"
 
 
 def lfm2(p, image):
-    o = p(images=image, return_tensors="pt")
+    o = p(images=image, return_tensors="pt", return_row_col_info=True)
+    me = names(image_start_token="<|image_start|>", image_end_token="<|image_end|>", image_token="<image>",
+               image_thumbnail_token="<|img_thumbnail|>", image_processor=p)
+    for name in ("_build_image_tokens", "_get_image_num_tokens", "_compute_tokens_per_tile",
+                 "_compute_tokens_for_image"):
+        setattr(me, name, types.MethodType(getattr(Lfm2VlProcessor, name), me))
+    text = Lfm2VlProcessor.replace_image_token(me, o, 0, use_image_special_tokens=True)
     rows = [v.numpy()[:int(m.sum())] for v, m in zip(o["pixel_values"], o["pixel_attention_mask"])]
-    return np.concatenate(rows), len(rows), sum(map(len, rows)) // 4
+    return np.concatenate(rows), len(rows), sum(map(len, rows)) // 4, text
 
 
 def llama4(p, image):
-    o = p(images=image, return_tensors="pt")["pixel_values"]
+    whole = p(images=image, return_tensors="pt")
+    o = whole["pixel_values"]
     o = o[0] if o.ndim == 5 else o
     rows = cut(o.float().numpy(), 14)
-    return rows, len(o), len(rows) // 4
+    text = Llama4Processor._prompt_split_image(None, whole["aspect_ratios"][0], len(rows) // 4 // len(o))
+    return rows, len(o), len(rows) // 4, text
 
 
 def kimi(p, image):
     o = p(images=image, return_tensors="pt")
     v = o["pixel_values"].numpy()
-    return v.reshape(len(v), -1), 1, len(v) // 4
+    return v.reshape(len(v), -1), 1, len(v) // 4, "<|media_pad|>" * (len(v) // 4)
 
 
 def edges(low, high):
@@ -196,8 +225,9 @@ def processor_lines():
             width, height = pick.randint(1, most), pick.randint(1, most)
             if seed == 5:
                 width, height = pick.randint(2, 6), pick.randint(200, 390)
-            rows, tiles, tokens = make(processor, Image.fromarray(made(seed, width, height)))
-            yield f"= {seed} {width} {height} {tiles} {tokens} {digest(rows.astype(np.float32))}"
+            rows, tiles, tokens, text = make(processor, Image.fromarray(made(seed, width, height)))
+            yield f"= {seed} {width} {height} {tiles} {tokens} {digest(rows.astype(np.float32))} " + \
+                ("-" if text is None else hashlib.sha256(text.encode()).hexdigest())
 
 
 # ---- files
