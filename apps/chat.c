@@ -234,7 +234,7 @@ static int take_result(chat_job *job, const chat_call *call, int *given) {
     chat_text out = {0};
     *given = 1;
     if (command != NULL) {
-        int code = chat_tool_run(command, call, &out);
+        int code = chat_tool_run(job->o, command, call, &out);
         code = code == APP_OK ? conversation_result(&job->c, call, out.at, out.bytes) : code;
         free(out.at);
         return code;

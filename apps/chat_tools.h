@@ -10,10 +10,10 @@ enum { CHAT_TOOL_ROUNDS = 32, CHAT_TOOL_BYTES = 1 << 20 };
 /* What --tool-command NAME=COMMAND allows; NULL: nothing. Exit code 2 for a value without '='. */
 const char *chat_tool_command(const app_options *o, const char *name);
 int chat_tool_check(const app_options *o);
-/* Runs the command in a shell with the arguments, JSON, on its standard input; *out: what it wrote
- * to its standard output, without the newline at the end; a command that failed says so at the end.
- * Exit code; out.at is freed by the caller. */
-int chat_tool_run(const char *command, const chat_call *call, chat_text *out);
+/* Runs the command in a shell with the arguments, JSON, on its standard input, no longer than
+ * --tool-timeout; *out: what it wrote to its standard output, without the newline at the end; a
+ * command that failed says so at the end. Exit code; out.at is freed by the caller. */
+int chat_tool_run(const app_options *o, const char *command, const chat_call *call, chat_text *out);
 /* The names of the tools, a line each, on stderr. */
 void chat_tools_list(const chat_answer *a);
 

@@ -419,9 +419,10 @@ const app_option app_option_table[] = {
      "times"},
     {"--mmproj", KIND_TEXT, CMD_TEMPLATE, AT(mmproj), 0, 0, "FILE", NULL,
      "the vision tower of a GGUF model, a file of its own"},
-    {"--reasoning", KIND_TEXT, CMD_FRAME, AT(reasoning), 0, 0, "on|off|EFFORT", NULL,
-     "whether a model that can think before it answers does so, or how much: low, medium, high, "
-     "...; default: as the template has it"},
+    {"--reasoning", KIND_CHOICE, CMD_FRAME, AT(reasoning), 0, 0,
+     "auto|on|off|none|minimal|low|medium|high|xhigh|max", "auto",
+     "whether a model that can think before it answers does so, or how much; auto: as the template "
+     "has it"},
     {"--date", KIND_TEXT, CMD_FRAME, AT(date), 0, 0, "\"YYYY-MM-DD HH:MM:SS\"", NULL,
      "the time that the template sees; default: now"},
     {"--tools", KIND_TEXT, CMD_BRIEF | CMD_CHAT, AT(tools), 0, 0, "FILE", NULL,
@@ -429,6 +430,8 @@ const app_option app_option_table[] = {
     {"--tool-command", KIND_TEXTS, CMD_CHAT, AT(tool_commands), 0, 0, "NAME=COMMAND", NULL,
      "run this shell command for calls of the tool NAME, with the arguments as JSON on its "
      "standard input; what it prints is the result; may be given several times"},
+    {"--tool-timeout", KIND_REAL, CMD_CHAT, AT(tool_timeout), 0, 1e9, "S", "120",
+     "end a tool's command that has run for S seconds; 0: never"},
     {"--tool-choice", KIND_TEXT, CMD_CHAT, AT(tool_choice), 0, 0, "auto|none|required|NAME", "auto",
      "may the model call a tool, must it, or must it be this one"},
     {"--tool-form", KIND_TEXT, CMD_CHAT | CMD_SERVE, AT(tool_form), 0, 0, "NAME", NULL,
@@ -448,6 +451,9 @@ const app_option app_option_table[] = {
      "one JSON object on stdout"},
     {"--check-tensors", KIND_FLAG, CMD_BRIEF | CMD_INSPECT, AT(check_tensors), 0, 0, NULL, NULL,
      "read every weight and look for infinities and NaN"},
+    {"--families", KIND_FLAG, CMD_INSPECT, AT(families), 0, 0, NULL, NULL,
+     "no model: the families that the program knows, each with its names in GGUF files and in "
+     "config.json"},
 
     HEADING("what is made, and of what"),
     {"--type", KIND_TEXT, CMD_BRIEF | CMD_QUANTIZE, AT(type), 0, 0, "TYPE", NULL,
@@ -583,10 +589,13 @@ const app_option app_option_table[] = {
     {"--idle-unload", KIND_REAL, CMD_SERVE, AT(idle_unload), 0, 1e9, "S", "0",
      "with several models: unload one that nobody has used for S seconds; 0: never"},
     {"--cors-origin", KIND_TEXTS, CMD_SERVE, AT(cors_origins), 0, 0, "ORIGIN", NULL,
-     "web pages of this origin (https://example.org) may use the server from a browser; default: "
-     "any without --api-key, else those of this machine"},
+     "web pages of this origin (https://example.org) may use the server from a browser, besides "
+     "those of this machine and of the server's own names; '*': any"},
     {"--allowed-host", KIND_TEXTS, CMD_SERVE, AT(allowed_hosts), 0, 0, "NAME", NULL,
      "a name that a server on a local address may be asked for by, behind a proxy; '*': any"},
+    {"--client-header", KIND_TEXT, CMD_SERVE, AT(client_header), 0, 0, "NAME", NULL,
+     "who asks is what a proxy says in this field of the head (X-Forwarded-For: its last entry); "
+     "only where nobody reaches the server without the proxy"},
     {"--no-page --no-webui --no-ui", KIND_FLAG, CMD_SERVE, AT(no_page), 0, 0, NULL, NULL,
      "no page at /"},
     {"--log-file", KIND_TEXT, CMD_SERVE, AT(log_file), 0, 0, "FILE", NULL,

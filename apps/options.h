@@ -109,6 +109,7 @@ typedef struct app_options {
     int single_turn;
     const char *tools, *tool_choice, *tool_form, *reasoning_form;
     app_texts tool_commands;
+    double tool_timeout;
     int show_reasoning;
     /* beam search */
     int32_t beams, no_repeat_ngram;
@@ -146,13 +147,13 @@ typedef struct app_options {
     app_ints decode;
     const char *pair, *decode_file;
     /* inspect */
-    int json, check_tensors;
+    int json, check_tensors, families;
     /* devices */
     int measure;
     /* doctor */
     int32_t time_limit;
     /* serve */
-    const char *host, *api_key_file, *log_file, *log_format, *seed_text;
+    const char *host, *client_header, *api_key_file, *log_file, *log_format, *seed_text;
     app_texts api_keys, aliases, cors_origins, allowed_hosts;
     int32_t port, at_once, queue, queue_tokens, queue_time, drain, sse_ping;
     uint64_t models_memory, cache_tokens, cache_ram;

@@ -9,7 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
-static struct { int quiet, bar, colour; } terminal;
+static struct {
+    int quiet, bar, colour;
+    void (*put)(const char *text, size_t bytes);
+} terminal;
 
 void terminal_setup(int quiet) {
     const char *no_colour = getenv("NO_COLOR"), *term = getenv("TERM");
@@ -20,6 +23,18 @@ void terminal_setup(int quiet) {
 }
 
 int terminal_quiet(void) { return terminal.quiet; }
+void terminal_divert(void (*put)(const char *text, size_t bytes)) { terminal.put = put; }
+
+/* A line [n] that snprintf wanted to write into room bytes. */
+static void put_line(char *line, size_t room, int n) {
+    size_t bytes = n < 0 ? 0 : (size_t)n < room - 1 ? (size_t)n : room - 2;
+    line[bytes++] = '\n';
+    if (terminal.put != NULL) {
+        terminal.put(line, bytes);
+    } else {
+        fwrite(line, 1, bytes, stderr);
+    }
+}
 
 void app_error(const char *fmt, ...) {
     char text[1024];
@@ -32,19 +47,22 @@ void app_error(const char *fmt, ...) {
             *c = '?';
         }
     }
-    fprintf(stderr, "%sgodwit: error:%s %s\n", terminal.colour ? "\033[1;31m" : "",
-            terminal.colour ? "\033[0m" : "", text);
+    char line[1100];
+    put_line(line, sizeof line,
+             snprintf(line, sizeof line, "%sgodwit: error:%s %s",
+                      terminal.colour ? "\033[1;31m" : "", terminal.colour ? "\033[0m" : "", text));
 }
 
 void app_note(const char *fmt, ...) {
     if (terminal.quiet) {
         return;
     }
+    char line[4096];
     va_list args;
     va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
+    int n = vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
-    fputc('\n', stderr);
+    put_line(line, sizeof line, n);
 }
 
 double app_seconds(void) {

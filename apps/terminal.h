@@ -6,6 +6,7 @@
 #ifndef GW_APPS_TERMINAL_H
 #define GW_APPS_TERMINAL_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define APP_PRINTF(fmt_at, args_at) __attribute__((format(printf, fmt_at, args_at)))
@@ -20,6 +21,9 @@ int terminal_quiet(void);
 void app_error(const char *fmt, ...) APP_PRINTF(1, 2);
 /* One line on stderr unless quiet. */
 void app_note(const char *fmt, ...) APP_PRINTF(1, 2);
+
+/* From now on these lines go to `put` in place of stderr, which may block; NULL: no longer. */
+void terminal_divert(void (*put)(const char *text, size_t bytes));
 
 double app_seconds(void); /* monotonic */
 

@@ -54,12 +54,13 @@ EXCEPTIONS = {  # (file, what it includes): why
     **{(f"apps/{name}.c", "core/base/save.h"): SAVE for name in ("output", "signals", "line")},
     **{(f"apps/{name}.c", "core/base/utf8.h"): CHARACTERS
        for name in ("bench_print", "conversation_file", "tokenize", "judge/tasks", "serve/fault", "serve/job_answer")},
+    ("apps/serve/ask.c", "core/base/json.h"): "integers beyond 64 bits are read in one way",
     **{(f"apps/{name}.c", "core/base/text.h"): "sizes are written for people in one way"
        for name in ("common", )},
     ("apps/roof.c", "core/base/cache.h"): "one cache folder, with one set of rules",
     **{(f"backends/{card}/memory.c", "backends/load.h"): "rows of a source by all threads, as the CPU's own are"
        for card in ("hip", "opencl")},
-    **{(f"apps/{name}.c", "core/base/sha256.h"): "one SHA-256" for name in ("embed", "logits")},
+    **{(f"apps/{name}.c", "core/base/sha256.h"): "one SHA-256" for name in ("embed", "logits", "serve/job_grammar")},
     ("apps/hub/digest.h", "core/base/sha256.h"): "one SHA-256",
     ("backends/mpi/device.c", "backends/load.h"): "the same",
     ("backends/open.c", "core/engine/run/model.h"): "the front door hands the backends to the engine",

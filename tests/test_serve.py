@@ -356,7 +356,7 @@ WRONG = [  # path, body, words of the error
     ("/completion", {"prompt": "a", "image_data": [1]}, "image_data"),
     ("/tokenize", {}, "content"),
     ("/detokenize", {"tokens": [-1]}, "tokens"),
-    ("/api/chat", {}, "messages"),
+    ("/api/chat", {"messages": "x"}, "messages"),
     ("/api/generate", {"prompt": "a", "suffix": "b"}, "suffix"),
 ]
 
@@ -580,11 +580,22 @@ def test_keys(tmp_path):
 def test_hosts_and_origins(server):
     assert server.get("/health", headers={"Host": "evil.example"})[0] == 403
     assert server.get("/health", headers={"Host": "localhost:1"})[0] == 200
-    given = server.ask("GET", "/health", headers={"Origin": "https://a.example"})[1]
-    assert given["Access-Control-Allow-Origin"] == "*" and "Access-Control-Allow-Credentials" not in given
+    for host in ("host.docker.internal:1", "host.containers.internal", "a.local", "[::1]:1", "10.0.0.1"):
+        assert server.get("/health", headers={"Host": host})[0] == 200
+    origin = lambda name, **more: server.ask("GET", "/health", headers={"Origin": name, **more})[:2]
+    for name in ("https://a.example", "null", "http://10.0.0.1", "https://localhost.evil.example"):
+        status, given = origin(name)
+        assert status == 403 and "Access-Control-Allow-Origin" not in given, name
+    for name in ("http://localhost:3000", "http://127.0.0.1", "http://[::1]:5", "app://obsidian.md", "http://a.internal"):
+        status, given = origin(name)
+        assert status == 200 and given["Access-Control-Allow-Origin"] == name, name
+        assert "Access-Control-Allow-Credentials" not in given
+    assert origin("http://192.168.0.7:80", Host="192.168.0.7:80")[0] == 200  # the server's own page
+    assert origin("http://192.168.0.8:80", Host="192.168.0.7:80")[0] == 403
     with serving("--cors-origin", "https://app.example", "--allowed-host", "proxy.example", "-a", "tales") as s:
         allowed = lambda origin: s.ask("GET", "/health", headers={"Origin": origin})[1]["Access-Control-Allow-Origin"]
-        assert allowed("https://app.example") == "https://app.example" and allowed("http://localhost") is None
+        assert allowed("https://app.example") == "https://app.example" and allowed("https://b.example") is None
+        assert allowed("http://localhost") == "http://localhost"
         assert s.get("/health", headers={"Host": "proxy.example"})[0] == 200
         assert s.get("/health", headers={"Host": "evil.example"})[0] == 403
         assert s.get("/v1/models")[1]["data"][0]["id"] == "tales"

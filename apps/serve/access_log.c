@@ -14,26 +14,33 @@
 
 struct access_log {
     int fd, json, told;
-    int tty; /* there may be a line about the state, which is to go */
-    uint64_t lost;
+    int tty;        /* there may be a line about the state, which is to go */
+    sink *to, *own; /* own: of a file, closed with it */
 };
 
-int access_log_open(const char *path, int json, int quiet, access_log **out) {
-    int fd = path != NULL ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640)
-                          : STDERR_FILENO;
+int access_log_open(const access_options *o, access_log **out) {
+    int fd = o->path != NULL
+                 ? open(o->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640)
+                 : STDERR_FILENO;
     if (fd < 0) {
-        app_error("%s: cannot open: %s", path, strerror(errno));
+        app_error("%s: cannot open: %s", o->path, strerror(errno));
         return APP_FAILURE;
     }
-    if (path == NULL && quiet) {
+    if (o->path == NULL && (o->quiet || o->shared == NULL)) {
         return APP_OK;
     }
     access_log *log = calloc(1, sizeof *log);
-    if (log == NULL) {
-        app_error("out of memory");
+    sink *own = o->path != NULL ? sink_new(fd) : NULL;
+    if (log == NULL || (o->path != NULL && own == NULL)) {
+        free(log);
+        app_error("out of memory, or no threads left");
         return APP_FAILURE;
     }
-    *log = (access_log){.fd = fd, .json = json, .tty = isatty(fd)};
+    *log = (access_log){.fd = fd,
+                        .json = o->json,
+                        .tty = isatty(fd),
+                        .to = own != NULL ? own : o->shared,
+                        .own = own};
     *out = log;
     return APP_OK;
 }
@@ -92,30 +99,25 @@ void access_log_write(access_log *log, const access_entry *entry) {
     }
     format_time(when);
     char *line = log->json ? json_entry(entry, when, &n) : text_entry(entry, when, &n);
-    ssize_t wrote = -1;
     if (line != NULL) {
-        line[n] = '\n'; /* in the place of the NUL: one write is one line */
+        line[n] = '\n'; /* in the place of the NUL: what is put is one line */
         if (log->tty) {
-            fputs("\r\033[K", stderr);
+            sink_put(log->to, "\r\033[K", 4);
         }
-        wrote = write(log->fd, line, n + 1);
+        sink_put(log->to, line, n + 1);
     }
     free(line);
-    if (wrote != (ssize_t)(n + 1)) {
-        log->lost++;
-        if (!log->told && log->fd != STDERR_FILENO) {
-            log->told = 1;
-            app_note("the access log cannot be written (%s): its lines are lost, the server goes "
-                     "on",
-                     strerror(errno));
-        }
+    if (!log->told && log->own != NULL && sink_lost(log->own) > 0) {
+        log->told = 1;
+        app_note("the access log cannot be written: its lines are lost, the server goes on");
     }
 }
 
-uint64_t access_log_lost(const access_log *log) { return log != NULL ? log->lost : 0; }
+uint64_t access_log_lost(const access_log *log) { return log != NULL ? sink_lost(log->to) : 0; }
 
 void access_log_close(access_log *log) {
-    if (log != NULL && log->fd != STDERR_FILENO) {
+    if (log != NULL && log->own != NULL) {
+        sink_free(log->own);
         close(log->fd);
     }
     free(log);

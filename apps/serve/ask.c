@@ -7,10 +7,60 @@
 #include <string.h>
 
 #include "apps/sampling.h"
+#include "apps/serve/text.h"
+#include "core/base/json.h"
 
+/* ---- parsing --------------------------------------------------------------------------------- */
+
+enum { OBJECT_BYTES = 224, ARRAY_BYTES = 96, MEMBER_BYTES = 96, VALUE_BYTES = 40 };
+
+uint64_t ask_parse_cost(const char *text, size_t bytes) {
+    uint64_t cost = bytes;
+    for (size_t i = 0; i < bytes; i++) {
+        switch (text[i]) {
+        case '"':
+            for (i++; i < bytes && text[i] != '"'; i++) {
+                i += text[i] == '\\';
+            }
+            break;
+        case '{':
+            cost += OBJECT_BYTES;
+            break;
+        case '[':
+            cost += ARRAY_BYTES;
+            break;
+        case ':':
+            cost += MEMBER_BYTES;
+            break;
+        case ',':
+            cost += VALUE_BYTES;
+            break;
+        default:
+            break;
+        }
+    }
+    return cost;
+}
+
+json_t *ask_parse_within(const char *text, size_t bytes) {
+    enum { ALWAYS = 4096 };
+    uint64_t most = (uint64_t)ASK_COST * bytes + ALWAYS;
+    return ask_parse_cost(text, bytes) <= most ? json_loadb(text, bytes, JSON_ALLOW_NUL, NULL)
+                                               : NULL;
+}
+
+/* Generators write the bounds of unsigned integers, and JavaScript rounds those of signed ones up:
+ * what 64 bits do not hold is a real number, as everywhere in JavaScript. */
 json_t *ask_parse(const char *text, size_t bytes, fault *f) {
+    enum { FLAGS = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL };
     json_error_t error;
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    json_t *root = json_loadb(text, bytes, FLAGS, &error);
+    if (root == NULL && json_error_code(&error) == json_error_numeric_overflow) {
+        size_t wide_bytes;
+        char *wide = gw_json_widen(text, bytes, &wide_bytes);
+        root = wide != NULL ? json_loadb(wide, wide_bytes, FLAGS, &error) : NULL;
+        free(wide);
+    }
     if (root == NULL) {
         fault_set(f, 400, NULL,
                   bytes == 0 ? "no body: a JSON object is needed"
@@ -39,7 +89,10 @@ int ask_int(const json_t *object, const char *name, int64_t min, int64_t max, in
     }
     double real = json_number_value(value);
     int whole = json_is_integer(value) || (json_is_real(value) && real == floor(real));
-    if (!whole || real < (double)min || real > (double)max) {
+    int inside = json_is_integer(value)
+                     ? json_integer_value(value) >= min && json_integer_value(value) <= max
+                     : real >= (double)min && real <= (double)max && real < 0x1p63;
+    if (!whole || !inside) {
         return fault_set(f, 400, name, "%s: a whole number from %lld to %lld is needed", name,
                          (long long)min, (long long)max);
     }
@@ -91,6 +144,49 @@ int ask_texts(const json_t *object, const char *name, const char **out, size_t m
         }
     }
     return 0;
+}
+
+/* ---- how long a model stays ------------------------------------------------------------------ */
+
+/* Seconds of "5m", "1h30m", "-1s", a number alone. NAN: none of these. */
+static double seconds_of(const char *text) {
+    static const struct {
+        const char *name;
+        double seconds;
+    } units[] = {{"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}, {"h", 3600}, {"m", 60}, {"s", 1}};
+    double sum = 0, sign = *text == '-' ? -1 : 1;
+    text += *text == '-' || *text == '+';
+    if (*text == '\0') {
+        return NAN;
+    }
+    while (*text != '\0') {
+        size_t digits = strspn(text, "0123456789."), i = 0;
+        double x = strtod(text, NULL);
+        text += digits;
+        while (i < 6 && strncmp(text, units[i].name, strlen(units[i].name)) != 0) {
+            i++;
+        }
+        if (digits == 0 || (i == 6 && *text != '\0')) {
+            return NAN;
+        }
+        sum += x * (i < 6 ? units[i].seconds : 1);
+        text += i < 6 ? strlen(units[i].name) : 0;
+    }
+    return sign * sum;
+}
+
+int ask_keep_alive(ask *a, const json_t *body, fault *f) {
+    const json_t *value = json_object_get(body, "keep_alive");
+    if (value == NULL || json_is_null(value)) {
+        return 0;
+    }
+    a->keep_alive = json_is_number(value)   ? json_number_value(value)
+                    : json_is_string(value) ? seconds_of(json_string_value(value))
+                                            : NAN;
+    return isnan(a->keep_alive)
+               ? fault_set(f, 400, "keep_alive",
+                           "keep_alive: seconds, or a text such as \"5m\" is needed")
+               : 0;
 }
 
 /* ---- numbers of samplers --------------------------------------------------------------------- */
@@ -286,25 +382,141 @@ int ask_take_schema(ask *a, const json_t *schema, const char *field, fault *f) {
     return a->grammar != NULL ? 0 : fault_set(f, 503, NULL, "out of memory");
 }
 
-int ask_read_grammar(ask *a, const json_t *object, fault *f) {
-    const json_t *schema = member(object, "json_schema");
-    const char *rules = NULL;
-    if (ask_text(object, "grammar", &rules, f) != 0) {
-        return -1;
-    }
-    if (schema != NULL && ask_take_schema(a, schema, "json_schema", f) != 0) {
-        return -1;
-    }
-    if (rules == NULL || rules[0] == '\0') {
-        return 0;
-    }
+/* A grammar of another kind than a schema; text is copied. */
+static int take_text(ask *a, gw_grammar_kind kind, const char *text, const char *field, fault *f) {
     if (a->grammar != NULL) {
-        return fault_set(f, 400, "grammar", "grammar and json_schema exclude each other");
+        return fault_set(f, 400, field, "%s: something else says already what the text may be",
+                         field);
     }
-    a->grammar_kind = GW_GRAMMAR_GBNF;
-    a->grammar_field = "grammar";
-    a->grammar = strdup(rules);
+    a->grammar_kind = kind;
+    a->grammar_field = field;
+    a->grammar = strdup(text);
     return a->grammar != NULL ? 0 : fault_set(f, 503, NULL, "out of memory");
+}
+
+/* A list of texts of which the answer is one. */
+static int take_choice(ask *a, const json_t *list, const char *field, fault *f) {
+    text_buffer out = {0};
+    const json_t *one;
+    size_t i;
+    text_add(&out, "root ::= ", 9);
+    json_array_foreach(list, i, one) {
+        const char *text = json_string_value(one);
+        size_t n = json_string_length(one);
+        text_add(&out, " | \"", 3 + 1);
+        out.n -= i == 0 ? 4 : 0;
+        text_add(&out, "\"", i == 0);
+        for (size_t k = 0; k < n; k++) {
+            char code[8];
+            unsigned char byte = (unsigned char)text[k];
+            int plain = byte >= 0x20 && byte != '"' && byte != '\\' && byte != 0x7F;
+            int m = plain ? snprintf(code, sizeof code, "%c", byte)
+                          : snprintf(code, sizeof code, "\\x%02X", byte);
+            text_add(&out, code, (size_t)m);
+        }
+        text_add(&out, "\"", 1);
+        if (text == NULL || n == 0) {
+            free(out.at);
+            return fault_set(f, 400, field, "%s: number %zu of the list is no text", field, i + 1);
+        }
+    }
+    int code = i > 0 && out.at != NULL
+                   ? take_text(a, GW_GRAMMAR_GBNF, out.at, field, f)
+                   : fault_set(f, 400, field, "%s: a list of at least one text is needed", field);
+    free(out.at);
+    return code;
+}
+
+/* How each of these fields says what a text may be. */
+typedef enum said_as { AS_SCHEMA, AS_RULES, AS_PATTERN, AS_CHOICE, AS_ANY_OBJECT } said_as;
+
+static const struct {
+    const char *name; /* of the request; of structured_outputs after the point */
+    said_as as;
+} constraints[] = {
+    {"json_schema", AS_SCHEMA},
+    {"grammar", AS_RULES},
+    {"regex", AS_PATTERN},
+    {"ebnf", AS_RULES},
+    {"guided_json", AS_SCHEMA},
+    {"guided_regex", AS_PATTERN},
+    {"guided_choice", AS_CHOICE},
+    {"guided_grammar", AS_RULES},
+    {"guided_json_object", AS_ANY_OBJECT},
+    {"structured_outputs.json", AS_SCHEMA},
+    {"structured_outputs.regex", AS_PATTERN},
+    {"structured_outputs.choice", AS_CHOICE},
+    {"structured_outputs.grammar", AS_RULES},
+    {"structured_outputs.json_object", AS_ANY_OBJECT},
+};
+
+static int take_any_object(ask *a, const json_t *value, const char *field, fault *f) {
+    if (!json_is_boolean(value)) {
+        return fault_set(f, 400, field, "%s: true or false is needed", field);
+    }
+    json_t *any = json_pack("{s:s}", "type", "object");
+    int code = json_is_true(value) ? ask_take_schema(a, any, field, f) : 0;
+    json_decref(any);
+    return code;
+}
+
+/* A schema may be written as a text with its JSON. */
+static int take_schema_or_text(ask *a, const json_t *value, const char *field, fault *f) {
+    json_t *parsed = NULL;
+    if (json_is_string(value)) {
+        parsed = ask_parse_within(json_string_value(value), json_string_length(value));
+        value = parsed;
+    }
+    int code = ask_take_schema(a, value, field, f);
+    json_decref(parsed);
+    return code;
+}
+
+static int take_constraint(ask *a, said_as as, const json_t *value, const char *field, fault *f) {
+    const char *text = json_string_value(value);
+    switch (as) {
+    case AS_SCHEMA:
+        return take_schema_or_text(a, value, field, f);
+    case AS_ANY_OBJECT:
+        return take_any_object(a, value, field, f);
+    case AS_CHOICE:
+        return take_choice(a, value, field, f);
+    default:
+        if (text == NULL || strlen(text) != json_string_length(value)) {
+            return fault_set(f, 400, field, "%s: a text is needed", field);
+        }
+        return text[0] == '\0' ? 0
+                               : take_text(a, as == AS_RULES ? GW_GRAMMAR_GBNF : GW_GRAMMAR_PATTERN,
+                                           text, field, f);
+    }
+}
+
+int ask_read_grammar(ask *a, const json_t *object, fault *f) {
+    static const ask_refusal refused[] = {
+        {"guided_whitespace_pattern", NULL}, {"structural_tag", NULL}, {NULL, NULL}};
+    static const ask_refusal inside[] = {{"structural_tag", NULL},
+                                         {"whitespace_pattern", NULL},
+                                         {"disable_any_whitespace", "false"},
+                                         {"disable_additional_properties", "false"},
+                                         {NULL, NULL}};
+    const json_t *outputs = member(object, "structured_outputs");
+    if (outputs != NULL && !json_is_object(outputs)) {
+        return fault_set(f, 400, "structured_outputs",
+                         "structured_outputs: an object with json, regex, choice, grammar or "
+                         "json_object is needed");
+    }
+    if (ask_refuse(object, refused, f) != 0 || ask_refuse(outputs, inside, f) != 0) {
+        return -1;
+    }
+    for (size_t i = 0; i < sizeof constraints / sizeof constraints[0]; i++) {
+        const char *name = constraints[i].name, *point = strchr(name, '.');
+        const json_t *value =
+            member(point != NULL ? outputs : object, point != NULL ? point + 1 : name);
+        if (value != NULL && take_constraint(a, constraints[i].as, value, name, f) != 0) {
+            return -1;
+        }
+    }
+    return 0;
 }
 
 int ask_read_format(ask *a, const json_t *format, const char *field, fault *f) {
@@ -326,18 +538,64 @@ int ask_read_format(ask *a, const json_t *format, const char *field, fault *f) {
         json_decref(any);
         return code;
     }
+    if (strcmp(type, "regex") == 0 || strcmp(type, "json") == 0) { /* as TGI has them */
+        return take_constraint(a, type[0] == 'r' ? AS_PATTERN : AS_SCHEMA,
+                               json_object_get(format, "value"), field, f);
+    }
     if (strcmp(type, "json_schema") != 0) {
         return fault_set(f, 400, field,
-                         "%s: type '%.40s' is none of text, json_object and json_schema", field,
-                         type);
+                         "%s: type '%.40s' is none of text, json_object, json_schema, regex "
+                         "and json",
+                         field, type);
     }
     return ask_take_schema(a, schema, field, f);
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
+/* Members that texts of an ask point into. */
+static const char *const pointed[] = {"model",  "stop",    "stop_sequences",       "banned_strings",
+                                      "prompt", "options", "dry_sequence_breakers"};
+
+static json_t *kept_members(const json_t *root, const char *const *more) {
+    json_t *kept = json_object();
+    for (size_t i = 0; i < sizeof pointed / sizeof pointed[0]; i++) {
+        json_t *value = json_object_get(root, pointed[i]);
+        if (json_is_object(value)) {
+            json_object_set_new(kept, pointed[i], kept_members(value, NULL));
+        } else if (value != NULL) {
+            json_object_set(kept, pointed[i], value);
+        }
+    }
+    for (; more != NULL && *more != NULL; more++) {
+        json_object_set(kept, *more, json_object_get(root, *more));
+    }
+    return kept;
+}
+
+void ask_trim_request(ask *a, const char *const *more) {
+    json_t *kept = kept_members(a->root, more);
+    json_decref(a->root);
+    a->root = kept;
+}
+
+void ask_trim_prompt(ask *a) {
+    json_object_clear(a->chat);
+    if (!a->echo) { /* which shows it again */
+        json_object_del(a->root, "prompt");
+        a->given = NULL;
+    }
+    json_decref(a->tools);
+    json_decref(a->callable);
+    json_decref(a->by_name);
+    json_decref(a->bias_texts);
+    a->tools = a->callable = a->by_name = a->bias_texts = NULL;
+    free(a->grammar);
+    a->grammar = NULL;
+}
+
 void ask_init(ask *a, const app_options *o) {
-    *a = (ask){.max_tokens = o->n_predict, .n = 1};
+    *a = (ask){.max_tokens = o->n_predict, .n = 1, .keep_alive = NAN};
     sampling_of_options(o, &a->sampler);
     a->ignore_eos = o->ignore_eos;
 }
@@ -359,6 +617,9 @@ void ask_free(ask *a) {
     json_decref(a->bias_texts);
     json_decref(a->chat);
     json_decref(a->tools);
+    json_decref(a->callable);
+    json_decref(a->by_name);
+    json_decref(a->spaces);
     json_decref(a->root);
     *a = (ask){0};
 }

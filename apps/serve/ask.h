@@ -9,13 +9,15 @@
 
 #include "apps/options.h"
 #include "apps/serve/fault.h"
+#include "include/godwit_answer.h"
 
 enum {
     ASK_CHOICES_MAX = 128,
     ASK_PROMPTS_MAX = 4096,
     ASK_TOP_MAX = 20,
     ASK_STOPS_MAX = 64,
-    ASK_BREAKERS_MAX = 64
+    ASK_BREAKERS_MAX = 64,
+    ASK_COST = 32 /* bytes of memory for one of a request that is within bounds */
 };
 
 typedef struct ask_prompt {
@@ -48,7 +50,10 @@ typedef struct ask {
     const char *grammar_field; /* that said so */
     /* Chat: the members that the template is given, and the tools. */
     json_t *chat;
-    json_t *tools; /* NULL: none */
+    json_t *tools;    /* NULL: none */
+    json_t *callable; /* those of them that may be called; NULL: all */
+    json_t *by_name;  /* a tool by its name */
+    json_t *spaces;   /* tools.h: offered name to [namespace, name]; NULL: no namespaces */
     gw_tool_choice choice;
     char *named;
     int one_call;
@@ -61,11 +66,25 @@ typedef struct ask {
     size_t n_prompts;
     char *text; /* malloc'd: the first prompt as text, where it is known */
     size_t text_bytes;
-    json_t *root; /* the request: what the texts above point into */
+    double
+        keep_alive; /* seconds that the model stays loaded; below 0: for ever; NAN: as it is set */
+    json_t *root;   /* the request: what the texts above point into */
 } ask;
 
-/* The JSON object of a body; NULL and *f. */
+/* The JSON object of a body; NULL and *f. An integer beyond 64 bits is a real number. */
 json_t *ask_parse(const char *text, size_t bytes, fault *f);
+/* About how much memory its values take, at least; in one pass over the bytes, before they are
+ * parsed. */
+uint64_t ask_parse_cost(const char *text, size_t bytes);
+/* A JSON value inside of a text of the request, where that takes no more than ASK_COST times its
+ * bytes; NULL: it is none, or takes more. */
+json_t *ask_parse_within(const char *text, size_t bytes);
+
+/* Lets go of the request but for what the texts of the ask point into, and the members named in
+ * `more` (NULL: none; ends with NULL). */
+void ask_trim_request(ask *a, const char *const *more);
+/* Lets go of what only the prompt and the grammar were made of. */
+void ask_trim_prompt(ask *a);
 
 void ask_init(ask *a, const app_options *o);
 /* What neither the request nor an option says, as the model's files recommend. */
@@ -75,7 +94,8 @@ void ask_free(ask *a);
 /* Samplers, seed, stop, bans, logit_bias, stream: the fields of every API, from an object. 0 or -1
  * and *f. */
 int ask_read_common(ask *a, const json_t *object, fault *f);
-/* json_schema and grammar of llama-server's; a schema wins over none only. */
+/* json_schema and grammar of llama-server's; structured_outputs and guided_... of vLLM's, regex and
+ * ebnf of SGLang's. One of them at most. */
 int ask_read_grammar(ask *a, const json_t *object, fault *f);
 /* {"type": "text" | "json_object" | "json_schema", ...}; field: its name for errors. */
 int ask_read_format(ask *a, const json_t *format, const char *field, fault *f);
@@ -90,6 +110,9 @@ int ask_text(const json_t *object, const char *name, const char **out, fault *f)
 /* A text, or a list of texts, at most `most`. */
 int ask_texts(const json_t *object, const char *name, const char **out, size_t most, size_t *n,
               fault *f);
+
+/* Ollama's "keep_alive". */
+int ask_keep_alive(ask *a, const json_t *object, fault *f);
 
 /* What cannot be honoured, with the value that may stand there all the same. */
 typedef struct ask_refusal {

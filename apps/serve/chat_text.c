@@ -4,47 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/serve/chat_fit.h"
+#include "apps/serve/parts.h"
+#include "apps/serve/text.h"
+
 static int no_memory(fault *f) { return fault_set(f, 503, NULL, "out of memory"); }
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* Parts of a message, joined by line ends. */
-static json_t *join_parts(const json_t *parts, size_t number, fault *f) {
-    json_t *text = json_string("");
-    size_t i;
-    const json_t *part;
-    json_array_foreach(parts, i, part) {
-        const char *type = json_string_value(json_object_get(part, "type"));
-        const json_t *said = json_is_string(part) ? part : json_object_get(part, "text");
-        if (said == NULL) {
-            said = json_object_get(part, "refusal");
-        }
-        if (!json_is_string(said)) {
-            fault_set(f, 400, "messages",
-                      "messages[%zu].content[%zu]: a part of type '%.40s' cannot be read: this "
-                      "model takes text",
-                      number, i, type != NULL ? type : "?");
-            json_decref(text);
-            return NULL;
-        }
-        json_t *more = json_sprintf("%s%s%s", json_string_value(text), i > 0 ? "\n" : "",
-                                    json_string_value(said));
-        json_decref(text);
-        text = more;
-    }
-    return text;
-}
-
 /* Arguments as an object, which is what templates show; as a text where they are none. */
 static json_t *read_call(const json_t *call) {
-    json_t *copy = json_deep_copy(call), *function = json_object_get(copy, "function");
-    const json_t *text = json_object_get(function, "arguments");
-    if (json_is_string(text)) {
-        json_t *parsed =
-            json_loadb(json_string_value(text), json_string_length(text), JSON_ALLOW_NUL, NULL);
-        if (parsed != NULL) {
-            json_object_set_new(function, "arguments", parsed);
-        }
+    json_t *copy = json_copy((json_t *)(uintptr_t)call);
+    const json_t *given = json_object_get(copy, "function");
+    const json_t *text = json_object_get(given, "arguments");
+    json_t *parsed = json_is_string(text)
+                         ? ask_parse_within(json_string_value(text), json_string_length(text))
+                         : NULL;
+    if (parsed != NULL) {
+        json_t *function = json_copy((json_t *)(uintptr_t)given);
+        json_object_set_new(function, "arguments", parsed);
+        json_object_set_new(copy, "function", function);
     }
     return copy;
 }
@@ -78,17 +57,8 @@ static json_t *read_message(const json_t *message, size_t number, fault *f) {
         return NULL;
     }
     json_t *out = json_copy((json_t *)(uintptr_t)message), *text;
-    if (json_is_array(content)) {
-        text = join_parts(content, number, f);
-    } else if (content == NULL || json_is_null(content)) {
-        text = json_string("");
-    } else if (json_is_string(content)) {
-        text = json_incref((json_t *)(uintptr_t)content);
-    } else {
-        fault_set(f, 400, "messages", "messages[%zu].content: a text or a list of parts is needed",
-                  number);
-        text = NULL;
-    }
+    int result = strcmp(role, "tool") == 0 || strcmp(role, "function") == 0;
+    text = parts_read(content, number, result, f);
     if (text == NULL || out == NULL) {
         json_decref(text);
         json_decref(out);
@@ -191,109 +161,41 @@ int chat_text_read(ask *a, const json_t *body, json_t *messages, fault *f) {
     return read_end(a->chat, body, f);
 }
 
-/* ---- tools ----------------------------------------------------------------------------------- */
-
-int chat_text_add_tool(ask *a, const char *name, const json_t *description,
-                       const json_t *parameters) {
-    json_t *schema = json_is_object(parameters)
-                         ? json_deep_copy(parameters)
-                         : json_pack("{s:s, s:{}}", "type", "object", "properties");
-    json_t *tool = json_pack(
-        "{s:s, s:{s:s, s:s, s:o}}", "type", "function", "function", "name", name, "description",
-        json_is_string(description) ? json_string_value(description) : "", "parameters", schema);
-    if (a->tools == NULL) {
-        a->tools = json_array();
-    }
-    return json_array_append_new(a->tools, tool);
-}
-
-static int read_tools(ask *a, const json_t *list, fault *f) {
-    size_t i;
-    const json_t *tool;
-    if (list == NULL || json_is_null(list)) {
-        return 0;
-    }
-    if (!json_is_array(list)) {
-        return fault_set(f, 400, "tools", "tools: a list is needed");
-    }
-    json_array_foreach(list, i, tool) {
-        const char *type = json_string_value(json_object_get(tool, "type"));
-        const json_t *function = json_object_get(tool, "function");
-        const char *name = json_string_value(json_object_get(function, "name"));
-        if (type != NULL && strcmp(type, "function") != 0) {
-            continue; /* of the client's own, or of another server's */
-        }
-        if (name == NULL || name[0] == '\0') {
-            return fault_set(f, 400, "tools", "tools[%zu].function.name: a name is needed", i);
-        }
-        if (chat_text_add_tool(a, name, json_object_get(function, "description"),
-                               json_object_get(function, "parameters")) != 0) {
-            return no_memory(f);
-        }
-    }
-    return 0;
-}
-
-static int has_tool(const ask *a, const char *name) {
-    size_t i;
-    const json_t *tool;
-    json_array_foreach(a->tools, i, tool) {
-        const char *own =
-            json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
-        if (own != NULL && strcmp(own, name) == 0) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-static int read_choice(ask *a, const json_t *given, fault *f) {
-    const char *word = json_string_value(given);
-    const char *name =
-        json_string_value(json_object_get(json_object_get(given, "function"), "name"));
-    if (given == NULL || json_is_null(given) || (word != NULL && strcmp(word, "auto") == 0)) {
-        a->choice = GW_TOOLS_AUTO;
-        return 0;
-    }
-    if (word != NULL && strcmp(word, "none") == 0) {
-        a->choice = GW_TOOLS_NONE;
-        return 0;
-    }
-    if (word != NULL && strcmp(word, "required") == 0) {
-        a->choice = GW_TOOLS_REQUIRED;
-    } else if (name != NULL) {
-        a->choice = GW_TOOLS_REQUIRED;
-        a->named = strdup(name);
-        if (a->named == NULL) {
-            return no_memory(f);
-        }
-        if (!has_tool(a, name)) {
-            return fault_set(f, 400, "tool_choice", "tool_choice: no tool is called '%.60s'", name);
-        }
-    } else {
-        return fault_set(f, 400, "tool_choice",
-                         "tool_choice: auto, none, required, or a function with its name is "
-                         "needed");
-    }
-    return a->tools != NULL ? 0
-                            : fault_set(f, 400, "tool_choice", "tool_choice: there are no tools");
-}
-
-int chat_text_tools(ask *a, const json_t *body, fault *f) {
-    int parallel = 1;
-    if (read_tools(a, json_object_get(body, "tools"), f) != 0 ||
-        read_choice(a, json_object_get(body, "tool_choice"), f) != 0 ||
-        ask_bool(body, "parallel_tool_calls", &parallel, f) != 0) {
-        return -1;
-    }
-    a->one_call = !parallel;
-    return 0;
-}
-
 /* ---- templates without tools ----------------------------------------------------------------- */
 
 /* What a template that knows nothing of tools is given instead: the tools as part of the system
  * message, calls and results as plain texts. */
+static json_t *text_with_calls(const json_t *message, const json_t *calls) {
+    const json_t *said = json_object_get(message, "content"), *call;
+    text_buffer text = {0};
+    size_t k;
+    text_add(&text, json_string_value(said), json_string_length(said));
+    json_array_foreach(calls, k, call) {
+        char *one = json_dumps(json_object_get(call, "function"), JSON_COMPACT);
+        text_add(&text, "\n", text.n > 0);
+        text_add(&text, one != NULL ? one : "", one != NULL ? strlen(one) : 0);
+        free(one);
+    }
+    json_t *all = text.n > 0 ? json_stringn_nocheck(text.at, text.n) : json_string("");
+    free(text.at);
+    return all;
+}
+
+static json_t *text_of_result(const json_t *message) {
+    static const char before[] = "Result of ";
+    const json_t *name = json_object_get(message, "name"), *said = NULL;
+    text_buffer text = {0};
+    said = json_object_get(message, "content");
+    text_add(&text, before, sizeof before - 1);
+    text_add(&text, json_is_string(name) ? json_string_value(name) : "the call",
+             json_is_string(name) ? json_string_length(name) : strlen("the call"));
+    text_add(&text, ":\n", 2);
+    text_add(&text, json_string_value(said), json_string_length(said));
+    json_t *all = text.n > 0 ? json_stringn_nocheck(text.at, text.n) : json_string("");
+    free(text.at);
+    return all;
+}
+
 static json_t *without_calls(const json_t *messages) {
     json_t *out = json_array();
     size_t i;
@@ -301,24 +203,14 @@ static json_t *without_calls(const json_t *messages) {
     json_array_foreach(messages, i, message) {
         json_t *copy = json_copy((json_t *)(uintptr_t)message);
         const char *role = json_string_value(json_object_get(copy, "role"));
-        const char *content = json_string_value(json_object_get(copy, "content"));
-        const json_t *calls = json_object_get(copy, "tool_calls"), *call;
-        size_t k;
-        json_array_foreach(calls, k, call) {
-            char *text = json_dumps(json_object_get(call, "function"), JSON_COMPACT);
-            const char *before = json_string_value(json_object_get(copy, "content"));
-            json_object_set_new(copy, "content",
-                                json_sprintf("%s%s%s", before, before[0] != '\0' ? "\n" : "",
-                                             text != NULL ? text : ""));
-            free(text);
+        const json_t *calls = json_object_get(copy, "tool_calls");
+        if (json_array_size(calls) > 0) {
+            json_object_set_new(copy, "content", text_with_calls(message, calls));
         }
         json_object_del(copy, "tool_calls");
         if (role != NULL && strcmp(role, "tool") == 0) {
-            const char *name = json_string_value(json_object_get(copy, "name"));
+            json_object_set_new(copy, "content", text_of_result(message));
             json_object_set_new(copy, "role", json_string("user"));
-            json_object_set_new(copy, "content",
-                                json_sprintf("Result of %s:\n%s", name != NULL ? name : "the call",
-                                             content != NULL ? content : ""));
         }
         json_array_append_new(out, copy);
     }
@@ -326,20 +218,28 @@ static json_t *without_calls(const json_t *messages) {
 }
 
 static void tell_of_tools(json_t *messages, const json_t *tools) {
+    static const char how[] = "\nA call is written as a JSON object alone: {\"name\": NAME, "
+                              "\"arguments\": {...}}";
+    static const char which[] = "These functions can be called: ";
     char *list = json_dumps(tools, JSON_COMPACT);
     json_t *first = json_array_get(messages, 0);
     const char *role = json_string_value(json_object_get(first, "role"));
     int system = role != NULL && strcmp(role, "system") == 0;
-    const char *before = system ? json_string_value(json_object_get(first, "content")) : "";
-    json_t *text = json_sprintf("%s%sThese functions can be called: %s\nA call is written as a "
-                                "JSON object alone: {\"name\": NAME, \"arguments\": {...}}",
-                                before, before[0] != '\0' ? "\n\n" : "", list != NULL ? list : "");
+    const json_t *before = system ? json_object_get(first, "content") : NULL;
+    text_buffer text = {0};
+    text_add(&text, json_string_value(before), json_string_length(before));
+    text_add(&text, "\n\n", text.n > 0 ? 2 : 0);
+    text_add(&text, which, sizeof which - 1);
+    text_add(&text, list != NULL ? list : "", list != NULL ? strlen(list) : 0);
+    text_add(&text, how, sizeof how - 1);
     free(list);
+    json_t *said = text.n > 0 ? json_stringn_nocheck(text.at, text.n) : json_string("");
+    free(text.at);
     if (system) {
-        json_object_set_new(first, "content", text);
+        json_object_set_new(first, "content", said);
     } else {
         json_array_insert_new(messages, 0,
-                              json_pack("{s:s, s:o}", "role", "system", "content", text));
+                              json_pack("{s:s, s:o}", "role", "system", "content", said));
     }
 }
 
@@ -360,36 +260,67 @@ static int has_calls(const json_t *messages) {
     return 0;
 }
 
-/* Arguments that are no JSON, cut off or badly written, as an object with that text, for templates
- * that want to go through their members. NULL: there are none. */
-static json_t *with_objects(const json_t *messages) {
-    json_t *copy = json_deep_copy(messages);
-    size_t i, k, found = 0;
-    json_t *message, *one;
-    json_array_foreach(copy, i, message) {
-        json_array_foreach(json_object_get(message, "tool_calls"), k, one) {
-            json_t *function = json_object_get(one, "function");
-            json_t *arguments = json_object_get(function, "arguments");
-            if (function != NULL && !json_is_object(arguments)) {
-                json_object_set_new(function, "arguments",
-                                    arguments != NULL ? json_pack("{s:O}", "arguments", arguments)
-                                                      : json_object());
-                found++;
-            }
-        }
-    }
-    if (found == 0) {
-        json_decref(copy);
-        return NULL;
-    }
-    return copy;
-}
-
 static gw_status write_request(const model *m, const json_t *request, gw_chat_text *out) {
     char *text = json_dumps(request, JSON_COMPACT);
     gw_status status = text != NULL ? gw_chat_write(m->chat, text, strlen(text), out) : GW_E_NOMEM;
     free(text);
     return status;
+}
+
+/* What a template drops without a word is as good as refused. */
+static gw_status try_request(const model *m, const json_t *request, const json_t *said,
+                             gw_chat_text *out) {
+    gw_status status = write_request(m, request, out);
+    if (status == GW_OK && !chat_fit_shows(said, out->text, out->bytes)) {
+        gw_chat_text_free(out);
+        status = GW_E_UNSUPPORTED;
+    }
+    return status;
+}
+
+/* A template that shows the first call of a message alone. */
+static int shows_one_call(const model *m) {
+    return knows(m, "tool_calls[0]") && !knows(m, "in message.tool_calls") &&
+           !knows(m, "in message['tool_calls']") && !knows(m, "in message[\"tool_calls\"]");
+}
+
+/* As it is, then in the ways of chat_fit.h until the template takes one. The first fault is the one
+ * that says what is wrong. */
+static int write_fitted(const model *m, json_t *request, gw_chat_text *out, fault *f) {
+    json_t *said = json_incref(json_object_get(request, "messages"));
+    json_t *single = shows_one_call(m) ? chat_fit(said, FIT_SINGLE_CALLS) : NULL;
+    if (single != NULL) {
+        json_decref(said);
+        json_object_set(request, "messages", single);
+        said = single;
+    }
+    gw_status status = try_request(m, request, said, out);
+    if (status == GW_E_UNSUPPORTED) {
+        fault_set(f, 400, "messages",
+                  "messages: this model's template shows a system message at the start only");
+    } else if (status != GW_OK) {
+        fault_of_status(f, status, "messages");
+    }
+    for (size_t i = 0;
+         chat_fits[i] != 0 && status != GW_OK && status != GW_E_NOMEM && status != GW_E_LIMIT;
+         i++) {
+        json_t *other = chat_fit(said, chat_fits[i]);
+        if (other != NULL) {
+            json_object_set_new(request, "messages", other);
+            status = try_request(m, request, said, out);
+        }
+    }
+    json_decref(said);
+    if (status == GW_OK) {
+        *f = (fault){0};
+        return 0;
+    }
+    return status == GW_E_NOMEM ? no_memory(f) : -1;
+}
+
+int chat_text_count(const model *m, const ask *a, gw_chat_text *out, fault *f) {
+    return m->chat != NULL ? chat_text_write(m, a, out, f)
+                           : fault_set(f, 400, NULL, "%s", m->chat_fault);
 }
 
 int chat_text_write(const model *m, const ask *a, gw_chat_text *out, fault *f) {
@@ -405,15 +336,7 @@ int chat_text_write(const model *m, const ask *a, gw_chat_text *out, fault *f) {
         }
         json_object_set_new(request, "messages", plain);
     }
-    gw_status status = write_request(m, request, out);
-    json_t *whole = status != GW_OK ? with_objects(json_object_get(request, "messages")) : NULL;
-    if (whole != NULL) {
-        json_object_set_new(request, "messages", whole);
-        status = write_request(m, request, out);
-    }
+    int code = write_fitted(m, request, out, f);
     json_decref(request);
-    if (status == GW_E_NOMEM) {
-        return no_memory(f);
-    }
-    return status == GW_OK ? 0 : fault_of_status(f, status, "messages");
+    return code;
 }

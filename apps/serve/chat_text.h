@@ -14,15 +14,11 @@ json_t *chat_text_messages(const json_t *messages, fault *f);
 /* The fields of a chat request that the template sees: messages, documents, chat_template_kwargs,
  * reasoning_effort, whether the last answer goes on. messages is taken over. 0 or -1 and *f. */
 int chat_text_read(ask *a, const json_t *body, json_t *messages, fault *f);
-/* "tools", "tool_choice" and "parallel_tool_calls" of OpenAI's chat API. Tools that are no
- * functions are left out. */
-int chat_text_tools(ask *a, const json_t *body, fault *f);
-/* One function: description and parameters may be missing or null. -1: no memory. */
-int chat_text_add_tool(ask *a, const char *name, const json_t *description,
-                       const json_t *parameters);
-
-/* What the model is given. A template without tools is told of them in its system message. Freed by
- * gw_chat_text_free. Any thread. */
+/* What the model is given. A template without tools is told of them in its system message; one that
+ * refuses the conversation is given it in another form (chat_fit.h). Freed by gw_chat_text_free.
+ * Any thread. */
 int chat_text_write(const model *m, const ask *a, gw_chat_text *out, fault *f);
+/* The same, of a model that may have no template. */
+int chat_text_count(const model *m, const ask *a, gw_chat_text *out, fault *f);
 
 #endif

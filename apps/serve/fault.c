@@ -49,6 +49,43 @@ int fault_of_status(fault *f, gw_status status, const char *param) {
                      param != NULL ? ": " : "", gw_error_text());
 }
 
+const char *fault_text(const fault *f, conn_form form, char out[512]) {
+    long long got = (long long)f->got, limit = (long long)f->limit;
+    if (f->limit <= 0) {
+        return f->text;
+    }
+    switch (form) {
+    case FORM_MESSAGES:
+        snprintf(out, 512, "prompt is too long: %lld tokens > %lld maximum", got, limit);
+        break;
+    case FORM_OLLAMA:
+        snprintf(out, 512,
+                 "the input length exceeds the context length: %lld tokens, and at most %lld fit",
+                 got, limit);
+        break;
+    case FORM_NATIVE:
+        snprintf(out, 512,
+                 "request (%lld tokens) exceeds the available context size (%lld tokens), try "
+                 "increasing it (--ctx-size)",
+                 got, limit);
+        break;
+    case FORM_RESPONSES:
+        snprintf(out, 512,
+                 "Your input exceeds the context window of this model: its maximum context length "
+                 "is %lld tokens, and the input has %lld. Please adjust your input and try again, "
+                 "or start the server with a larger --ctx-size.",
+                 limit, got);
+        break;
+    default:
+        snprintf(out, 512,
+                 "This model's maximum context length is %lld tokens. However, your messages "
+                 "resulted in %lld tokens. Please reduce the length of the messages, or start the "
+                 "server with a larger --ctx-size.",
+                 limit, got);
+    }
+    return out;
+}
+
 const char *fault_type(int status, int messages) {
     switch (status) {
     case 401:

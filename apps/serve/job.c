@@ -1,6 +1,7 @@
 /* apps/serve/job.c - the life of a request that generates: see job.h. */
 #include "apps/serve/job.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,8 @@
 #include "apps/serve/job_parts.h"
 #include "apps/serve/metrics.h"
 #include "apps/serve/random.h"
+
+enum { RELAXED = 480, LONG_BODY = 1 << 14 };
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
@@ -46,6 +49,7 @@ static void try_free(job *j) {
         j->next->link = j->link;
     }
     j->s->n_jobs--;
+    account_set(j->s->account, &j->hold, 0);
     ask_free(&j->ask);
     free(j->body);
     json_decref(j->own);
@@ -54,6 +58,7 @@ static void try_free(job *j) {
 
 /* While a worker submits the job's requests they are its own; on_submitted sees to them. */
 static void cancel(job *j) {
+    atomic_store(&j->gone, 1);
     for (size_t i = 0; !j->busy && i < j->n_requests; i++) {
         gw_request_cancel(j->requests[i]);
     }
@@ -109,10 +114,13 @@ void job_finish(job *j) {
         detach(j);
         conn_end(c);
     } else {
-        json_t *whole = j->api->run != NULL ? j->own : j->api->whole(j);
-        j->own = j->api->run != NULL ? NULL : j->own;
+        int ready = j->api->run != NULL || j->api->here != NULL;
+        json_t *whole = ready ? j->own : j->api->whole(j);
+        j->own = ready ? NULL : j->own;
+        char relaxed[RELAXED];
+        job_relaxed(j, relaxed, sizeof relaxed);
         detach(j);
-        reply_json(c, 200, whole);
+        reply_answer(c, whole, relaxed);
     }
 }
 
@@ -169,7 +177,9 @@ static void on_submitted(void *arg) {
         j->last = app_seconds();
         if (j->ask.stream) {
             j->streaming = 1;
-            reply_stream(j->c, j->api->json_lines);
+            char relaxed[RELAXED];
+            job_relaxed(j, relaxed, sizeof relaxed);
+            reply_stream(j->c, j->api->json_lines, relaxed);
             if (j->api->begin != NULL) {
                 j->api->begin(j);
             }
@@ -181,16 +191,35 @@ static void on_submitted(void *arg) {
     try_free(j);
 }
 
-static void prepare(void *arg) {
-    job *j = arg;
-    if (j->api->run != NULL) {
-        j->own = j->api->run(j);
-    }
-    if ((j->api->run != NULL ? j->own == NULL : job_prepare(j) != 0) && j->f.status == 0) {
+static void prepared(job *j, int code) {
+    if (code != 0 && j->f.status == 0) {
         fault_set(&j->f, 503, NULL, "out of memory");
     }
     j->back.run = on_submitted;
     loop_post(j->s->loop, &j->back);
+}
+
+static void compile(void *arg) {
+    job *j = arg;
+    prepared(j, job_is_gone(j) ? -1 : job_compile(j));
+}
+
+static void prepare(void *arg) {
+    job *j = arg;
+    if (job_is_gone(j)) {
+        prepared(j, -1);
+    } else if (j->api->run != NULL) {
+        j->own = j->api->run(j);
+        prepared(j, j->own != NULL ? 0 : -1);
+    } else {
+        int code = job_prepare(j);
+        if (code <= 0) {
+            prepared(j, code);
+        } else {
+            j->work.run = compile;
+            loop_work(j->s->loop, LOOP_LONG, &j->work);
+        }
+    }
 }
 
 static void on_model(void *user, model *m, const fault *f) {
@@ -202,9 +231,20 @@ static void on_model(void *user, model *m, const fault *f) {
         return;
     }
     ask_take_model(&j->ask, j->s->o, m->gw);
+    models_keep(j->s->models, m, j->ask.keep_alive);
     j->busy = 1;
     j->work.run = prepare;
-    loop_work(j->s->loop, &j->work);
+    loop_work(j->s->loop, j->work_kind, &j->work);
+}
+
+/* On the loop's thread, where no model is needed. */
+static void answer_here(job *j) {
+    j->own = j->api->here(j);
+    if (j->own == NULL) {
+        job_fail(j, &j->f);
+    } else {
+        job_finish(j);
+    }
 }
 
 static void on_read(void *arg) {
@@ -212,6 +252,8 @@ static void on_read(void *arg) {
     j->busy = 0;
     if (j->c != NULL && j->f.status != 0) {
         job_fail(j, &j->f);
+    } else if (j->c != NULL && j->api->here != NULL) {
+        answer_here(j);
     } else if (j->c != NULL) {
         j->wait.done = on_model;
         j->wait.user = j;
@@ -220,16 +262,55 @@ static void on_read(void *arg) {
     try_free(j);
 }
 
+/* What the request takes as JSON, and again while its prompt is made, is held before it is parsed.
+ */
+static int hold_request(job *j) {
+    uint64_t cost = 2 * ask_parse_cost(j->body, j->n_body);
+    if (cost > ACCOUNT_REQUEST) {
+        return fault_set(&j->f, 413, NULL,
+                         "the body has so many values that it would take %llu MiB of memory, and "
+                         "a request may take %d",
+                         (unsigned long long)(cost >> 20), ACCOUNT_REQUEST >> 20);
+    }
+    j->read_cost = cost;
+    if (account_set(j->s->account, &j->hold, j->n_body + cost) != 0) {
+        fault_set(&j->f, 503, NULL, "too many long requests are held at once: try again later");
+        j->f.retry_after = 5;
+        return -1;
+    }
+    return 0;
+}
+
+/* The C library keeps what many small values took, for others like them: too much of it is the
+ * system's. */
+static void give_back(uint64_t bytes) {
+    enum { KEPT = 1 << 23 };
+#ifdef __GLIBC__
+    if (bytes > KEPT) {
+        malloc_trim(0);
+    }
+#else
+    (void)bytes;
+#endif
+}
+
 static void read_body(void *arg) {
     job *j = arg;
-    json_t *root = ask_parse(j->body, j->n_body, &j->f);
+    json_t *root =
+        !job_is_gone(j) && hold_request(j) == 0 ? ask_parse(j->body, j->n_body, &j->f) : NULL;
     if (root != NULL) {
-        j->ask.root = json_incref(root);
+        free(j->body);
+        j->body = NULL;
+        j->ask.root = root;
         if (j->api->read(j, root, &j->f) != 0 && j->f.status == 0) {
             fault_set(&j->f, 503, NULL, "out of memory");
         }
+        if (j->api->run == NULL && j->api->here == NULL) {
+            ask_trim_request(&j->ask, j->api->echoed);
+            give_back(j->read_cost);
+        }
+        account_set(j->s->account, &j->hold, j->read_cost);
     }
-    json_decref(root);
     free(j->body);
     j->body = NULL;
     j->back.run = on_read;
@@ -246,14 +327,6 @@ static void make_id(job *j) {
         j->id[n++] = hex[bytes[i] >> 4];
         j->id[n++] = hex[bytes[i] & 15];
     }
-}
-
-static uint64_t hash_text(const char *text) {
-    uint64_t h = 14695981039346656037u; /* FNV-1a: tells clients apart, keeps no secret */
-    for (; *text != '\0'; text++) {
-        h = (h ^ (unsigned char)*text) * 1099511628211u;
-    }
-    return h;
 }
 
 void job_start(conn *c, const api *a) {
@@ -275,12 +348,13 @@ void job_start(conn *c, const api *a) {
     j->api = a;
     j->began = app_seconds();
     j->created = (int64_t)time(NULL);
-    j->salt = s->n_keys > 0 ? hash_text(conn_key(c)) : 0;
-    j->fair = s->n_keys > 0 ? j->salt : hash_text(conn_client(c));
-    j->body = conn_take_body(c, &j->n_body);
+    j->fair = conn_client_number(c);
+    j->salt = s->n_keys > 0 ? j->fair : 0;
+    j->body = conn_take_body(c, &j->n_body, &j->hold);
+    j->work_kind = j->n_body > LONG_BODY ? LOOP_LONG : LOOP_SHORT;
     j->events_end = &j->events;
     j->events_task = (loop_task){.run = on_events, .arg = j};
-    j->work = (loop_task){.run = read_body, .arg = j};
+    j->work = (loop_task){.run = read_body, .arg = j, .client = j->fair};
     j->back = (loop_task){.arg = j};
     make_id(j);
     ask_init(&j->ask, s->o);
@@ -293,7 +367,7 @@ void job_start(conn *c, const api *a) {
     s->n_jobs++;
     conn_watched(c, &(conn_watch){.gone = on_gone, .room = on_room, .user = j});
     j->busy = 1;
-    loop_work(s->loop, &j->work);
+    loop_work(s->loop, j->work_kind, &j->work);
 }
 
 /* ---- all jobs -------------------------------------------------------------------------------- */

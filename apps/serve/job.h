@@ -14,7 +14,10 @@
 
 #include <jansson.h>
 
+#include <stdatomic.h>
+
 #include "apps/serve/ask.h"
+#include "apps/serve/grammars.h"
 #include "apps/serve/models.h"
 #include "apps/serve/reply.h"
 #include "apps/serve/text.h"
@@ -26,6 +29,7 @@ typedef struct call {
     char *id, *name;
     text_buffer arguments;
     int broken; /* it was none after all */
+    int whole;  /* its arguments are whole; where the answer was cut off they are not */
     int item;   /* the API's: its place in the answer */
 } call;
 
@@ -34,6 +38,8 @@ typedef struct token_prob {
     float logprob; /* NAN: unknown (the first token of a text) */
     char *text;    /* its bytes, malloc'd */
     size_t bytes;
+    size_t at, span;          /* where they stand among all that was generated; 0: no text */
+    size_t shown_from, shown; /* those of them that are part of the answer's text */
     struct token_top {
         float logprob;
         int32_t token;
@@ -45,17 +51,22 @@ typedef struct token_prob {
 
 struct choice {
     job *j;
-    int index;           /* of the answer */
-    size_t prompt;       /* number of its prompt */
-    gw_answer *answer;   /* NULL: text only */
-    gw_grammar *grammar; /* of this prompt's choices; the first one's */
-    gw_stop *stop;       /* on the text of an answer; NULL: none, or the engine looks for them */
+    int index;         /* of the answer */
+    size_t prompt;     /* number of its prompt */
+    gw_answer *answer; /* NULL: text only */
+    int needs_grammar; /* of this prompt's choices: the first one's */
+    grammar_key key;
+    const kept_grammar *grammar;
+    gw_stop *stop; /* on the text of an answer; NULL: none, or the engine looks for them */
     text_buffer text, reasoning;
     call *calls;
     size_t n_calls;
     token_prob *probs; /* [n_probs], of which probs_sent have been handed out */
     size_t n_probs, probs_sent;
-    int32_t *tokens; /* [n_tokens] when they are asked for */
+    size_t probs_settled;  /* of them it is known which of their bytes the text shows */
+    text_buffer unspelled; /* bytes that were generated since, */
+    size_t spelled;        /* ... and before */
+    int32_t *tokens;       /* [n_tokens] when they are asked for */
     size_t n_tokens;
     int ended, finished;   /* nothing more counts; finish has been written */
     const char *stop_text; /* the stop string that came true */
@@ -88,6 +99,9 @@ typedef struct api {
     /* What needs the model but generates nothing: on a worker, in place of all of these. The
      * answer, or NULL and j->f. */
     json_t *(*run)(job *j);
+    /* What needs no model that is loaded: on the loop's thread, which it must not keep. */
+    json_t *(*here)(job *j);
+    const char *const *echoed; /* members of the request that the answer has; ends with NULL */
 } api;
 
 struct job {
@@ -102,6 +116,11 @@ struct job {
     uint64_t salt, fair;
     char *body;
     size_t n_body;
+    account_hold hold;
+    uint64_t read_cost; /* memory that the request as JSON takes */
+    uint64_t kept_cost; /* ... that its tools take until the answer has ended */
+    loop_work_kind work_kind;
+    atomic_int gone; /* nobody waits for it: workers give up */
     ask ask;
     fault f;
     model *m;
@@ -110,7 +129,7 @@ struct job {
     int busy;      /* a worker has it */
     int submitted; /* events may be written */
     int streaming, ended, held;
-    int heard; /* the engine has begun with it */
+    int heard;             /* the engine has begun with it */
     gw_request **requests; /* [ask.n_prompts], of which n_requests have been submitted */
     size_t n_requests, n_done;
     choice *choices; /* [n_choices] */
@@ -143,7 +162,8 @@ const char *job_model(const job *j);
 const char *job_fingerprint(void);
 /* An object of a stream or an answer: id, object, created, model, system_fingerprint. */
 json_t *job_object(const job *j, const char *object);
-/* Probabilities from number `from` on, as chat completions show them (with `legacy`: as completions
+/* Probabilities from number `from` on, as chat completions show them: those of tokens that the text
+ * shows, put together they are the text (with `legacy`: as completions
  * do; offset: characters of the text before; text: what they are part of, or NULL: each token
  * counts in full). Sets *from behind the last. */
 json_t *choice_probs(choice *c, size_t *from);
@@ -151,6 +171,9 @@ json_t *choice_probs_legacy(choice *c, size_t *from, size_t *offset, const char 
 json_t *job_text(const text_buffer *t); /* "" while empty */
 /* Bytes as a JSON text: what is no UTF-8 comes as U+FFFD. */
 json_t *job_bytes(const char *text, size_t bytes);
+
+/* On a worker: nobody waits for the answer any more. */
+static inline int job_is_gone(job *j) { return atomic_load(&j->gone); }
 
 /* An event of the stream, or a line of it; and the time of it. */
 void job_event(job *j, const char *name, json_t *body);

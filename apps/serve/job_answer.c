@@ -93,9 +93,13 @@ static json_t *one_prob(int32_t token, const char *text, size_t bytes, float log
 
 json_t *choice_probs(choice *c, size_t *from) {
     json_t *list = json_array();
-    for (; list != NULL && *from < c->n_probs; (*from)++) {
+    for (; list != NULL && *from < c->probs_settled; (*from)++) {
         const token_prob *p = &c->probs[*from];
-        json_t *entry = one_prob(p->token, p->text, p->bytes, p->logprob), *top = json_array();
+        if (p->shown == 0 && c->answer != NULL) {
+            continue; /* of reasoning, of a mark, a blank that the text does not begin with */
+        }
+        json_t *entry = one_prob(p->token, p->text + p->shown_from, p->shown, p->logprob);
+        json_t *top = json_array();
         for (size_t i = 0; top != NULL && i < p->n_top; i++) {
             json_array_append_new(
                 top, one_prob(p->top[i].token, p->top[i].text, p->top[i].bytes, p->top[i].logprob));

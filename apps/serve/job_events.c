@@ -56,6 +56,52 @@ void job_on_event(void *user, const gw_event *event) {
     }
 }
 
+/* ---- which tokens the text shows ------------------------------------------------------------- */
+
+/* What of the tokens that are not settled lies between these places is text, or (shown 0) is not.
+ */
+static void settle(choice *c, size_t from, size_t to, int shown) {
+    for (size_t i = c->probs_settled; i < c->n_probs; i++) {
+        token_prob *p = &c->probs[i];
+        size_t begin = p->at > from ? p->at : from, end = p->at + p->span;
+        if (p->at >= to && p->span > 0) {
+            return;
+        }
+        size_t last = end < to ? end : to;
+        if (shown && begin < last) {
+            p->shown_from = p->shown == 0 ? begin - p->at : p->shown_from;
+            p->shown = last - p->at - p->shown_from;
+        }
+        if (end > to) {
+            return;
+        }
+        c->probs_settled = i + 1;
+    }
+}
+
+/* These bytes were given out: as text, or as something else. They stand among those that were
+ * generated last; what was generated before them is shown nowhere. */
+static void spell(choice *c, const char *text, size_t bytes, int shown) {
+    text_buffer *b = &c->unspelled;
+    if (c->answer == NULL || !c->j->ask.logprobs || bytes == 0) {
+        return;
+    }
+    const char *found = b->n > 0 ? memmem(b->at, b->n, text, bytes) : NULL;
+    size_t from = found != NULL ? (size_t)(found - b->at) : 0;
+    size_t to = found != NULL ? from + bytes : b->n; /* written another way: all of them */
+    settle(c, c->spelled + from, c->spelled + to, shown);
+    memmove(b->at, b->at + to, b->n - to);
+    b->n -= to;
+    c->spelled += to;
+}
+
+/* Calls are written another way than they are given out. */
+static void spell_rest(choice *c) {
+    settle(c, c->spelled, c->spelled + c->unspelled.n, 0);
+    c->spelled += c->unspelled.n;
+    c->unspelled.n = 0;
+}
+
 /* ---- parts of the answer --------------------------------------------------------------------- */
 
 static void say_text(choice *c, const char *text, size_t bytes) {
@@ -64,6 +110,7 @@ static void say_text(choice *c, const char *text, size_t bytes) {
         return;
     }
     text_add(&c->text, text, bytes);
+    spell(c, text, bytes, 1);
     if (c->j->streaming && a->text != NULL) {
         a->text(c, text, bytes);
     }
@@ -90,6 +137,7 @@ static void say_reasoning(choice *c, const char *text, size_t bytes) {
         return;
     }
     text_add(&c->reasoning, text, bytes);
+    spell(c, text, bytes, 0);
     if (c->j->streaming && a->reasoning != NULL) {
         a->reasoning(c, text, bytes);
     }
@@ -101,6 +149,7 @@ static void begin_call(choice *c, const gw_part *p) {
         return;
     }
     c->calls = grown;
+    spell_rest(c);
     call *k = &c->calls[c->n_calls++];
     *k = (call){.id = strdup(p->id != NULL ? p->id : ""),
                 .name = strdup(p->name != NULL ? p->name : ""),
@@ -122,7 +171,8 @@ static void say_call(choice *c, const gw_part *p) {
         if (c->j->streaming && a->call_arguments != NULL) {
             a->call_arguments(c, k, p->text, p->bytes);
         }
-    } else if (p->kind == GW_PART_CALL_END) {
+    } else if (p->kind == GW_PART_CALL_END || (int)p->kind == GW_PART_CALL_CUT) {
+        k->whole = p->kind == GW_PART_CALL_END;
         if (c->j->streaming && a->call_end != NULL) {
             a->call_end(c, k);
         }
@@ -176,6 +226,14 @@ static void add_prob(choice *c, int32_t token, float logprob, const gw_logprob *
     token_prob *p = &c->probs[c->n_probs++];
     *p = (token_prob){.token = token, .logprob = logprob};
     p->text = model_token_text(m, token, &p->bytes);
+    if (c->answer == NULL) {
+        p->shown = p->bytes;
+        c->probs_settled = c->n_probs;
+    } else {
+        p->at = c->spelled + c->unspelled.n;
+        p->span = p->text != NULL && gw_answer_is_text(c->answer, token) ? p->bytes : 0;
+        p->span = text_add(&c->unspelled, p->span > 0 ? p->text : "", p->span) == 0 ? p->span : 0;
+    }
     p->top = n_top > 0 ? calloc(n_top, sizeof *p->top) : NULL;
     for (size_t i = 0; p->top != NULL && i < n_top; i++) {
         p->top[i].token = top[i].token;
@@ -207,6 +265,7 @@ static void finish_choice(choice *c, gw_finish why) {
     }
     c->ended = c->finished = 1;
     c->why = why;
+    spell_rest(c);
     if (c->j->streaming && c->j->api->finish != NULL) {
         c->j->api->finish(c);
     }
@@ -269,6 +328,9 @@ static void end_choice(choice *c, const event_copy *copy) {
     if (c->answer != NULL) {
         if (e->token >= 0) {
             read_answer(c, e->token, &hit);
+        }
+        if (e->finish == GW_FINISH_LENGTH) {
+            gw_answer_cut(c->answer);
         }
         if (!hit) {
             read_answer(c, -1, &hit);
@@ -405,10 +467,11 @@ void job_drop_events(job *j) {
 
 static void free_choice(choice *c) {
     gw_answer_free(c->answer);
-    gw_grammar_free(c->grammar);
+    grammars_release(c->j->s->grammars, c->grammar);
     gw_stop_free(c->stop);
     free(c->text.at);
     free(c->reasoning.at);
+    free(c->unspelled.at);
     for (size_t i = 0; i < c->n_calls; i++) {
         free(c->calls[i].id);
         free(c->calls[i].name);

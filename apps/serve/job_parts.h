@@ -19,8 +19,17 @@ typedef struct job_request {
     size_t prompt;
 } job_request;
 
-/* job_prepare.c, on a worker: tokens, choices, grammars; and submits. 0 or -1 and j->f. */
+/* job_prepare.c, on a worker: tokens and choices; and submits, unless 1 says that grammars are to
+ * be compiled first, which may take long. 0, 1, or -1 and j->f. */
 int job_prepare(job *j);
+/* The rest of it. 0 or -1 and j->f. */
+int job_compile(job *j);
+/* job_grammar.c: the grammars that the choices need, as far as they are known; how many are not. */
+size_t job_find_grammars(job *j);
+/* Compiles the others. 0 or -1 and j->f. */
+int job_make_grammars(job *j);
+/* What they do not keep of schemas, as the value of a header; "": nothing. */
+void job_relaxed(const job *j, char *out, size_t room);
 /* Requests for prompts that have none yet, as far as the queue has room; any thread, one at a time.
  */
 int job_submit_more(job *j);

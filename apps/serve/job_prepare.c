@@ -137,6 +137,9 @@ static int read_prompts(job *j) {
         return fault_set(&j->f, 400, "prompt", "prompt: more than %d of them", ASK_PROMPTS_MAX);
     }
     for (size_t i = 0; i < json_array_size(given); i++) {
+        if (job_is_gone(j)) {
+            return fault_set(&j->f, 503, NULL, "the client has left");
+        }
         if (add_given(j, json_array_get(given, i)) != 0) {
             return -1;
         }
@@ -162,7 +165,8 @@ static int read_chat(job *j) {
 }
 
 static int check_prompts(job *j) {
-    for (size_t i = 0; i < j->ask.n_prompts; i++) {
+    const ask *a = &j->ask;
+    for (size_t i = 0; i < a->n_prompts; i++) {
         size_t n = j->ask.prompts[i].n;
         if (n == 0) {
             return fault_set(&j->f, 400, "prompt",
@@ -170,10 +174,8 @@ static int check_prompts(job *j) {
                              "start token to begin with");
         }
         if (n + (j->ask.max_tokens != 0) > (size_t)j->m->n_ctx) {
-            fault_set(&j->f, 400, "prompt",
-                      "the prompt has %zu tokens, and a request of this server at most %d with its "
-                      "answer: shorten it, or start the server with a larger --ctx-size",
-                      n, (int)j->m->n_ctx);
+            fault_set(&j->f, 400, a->chat != NULL ? "messages" : "prompt",
+                      "the prompt has %zu tokens, at most %d fit", n, (int)j->m->n_ctx);
             j->f.code = "context_length_exceeded";
             j->f.got = (int64_t)n;
             j->f.limit = j->m->n_ctx;
@@ -256,8 +258,8 @@ static int open_stop(job *j, choice *c) {
     return status == GW_OK ? 0 : fault_of_status(&j->f, status, "stop");
 }
 
-/* What reads the answer of a chat; the first of a prompt makes the grammar of all. */
-static int open_answer(job *j, choice *c, const char *tools, int with_grammar) {
+/* What reads the answer of a chat; those of a prompt after the first read as that one does. */
+static int open_answer(job *j, choice *c, const char *tools) {
     const ask *a = &j->ask;
     const ask_prompt *p = &a->prompts[c->prompt];
     const app_options *o = j->s->o;
@@ -277,34 +279,22 @@ static int open_answer(job *j, choice *c, const char *tools, int with_grammar) {
         .schema_bytes = schema ? strlen(a->grammar) : 0,
         .id_seed = a->sampler.seed + (uint64_t)c->index,
     };
-    gw_status status = gw_answer_new(j->m->gw, &options, &c->answer);
+    gw_status status = c->index == 0
+                           ? gw_answer_new(j->m->gw, &options, &c->answer)
+                           : gw_answer_new_like(j->choices[0].answer, options.id_seed, &c->answer);
     if (status != GW_OK) {
         return fault_of_status(&j->f, status, tools != NULL ? "tools" : NULL);
     }
     status = gw_answer_begin(c->answer, p->ids, p->n);
-    if (status == GW_OK && with_grammar) {
-        status = gw_answer_grammar(c->answer, j->m->chat, &c->grammar);
-    }
-    if (status != GW_OK) {
-        return fault_of_status(&j->f, status, schema ? a->grammar_field : "tools");
-    }
-    return open_stop(j, c);
-}
-
-static int open_grammar(job *j, choice *c) {
-    const ask *a = &j->ask;
-    gw_status status = gw_grammar_new(j->m->gw, a->grammar_kind, a->grammar, strlen(a->grammar),
-                                      a->chat != NULL ? j->m->chat : NULL, &c->grammar);
-    const char *field = a->grammar_field;
-    return status == GW_OK ? 0 : fault_of_status(&j->f, status, field);
+    return status == GW_OK ? open_stop(j, c) : fault_of_status(&j->f, status, "tools");
 }
 
 static int open_choices(job *j) {
     ask *a = &j->ask;
     size_t n = (size_t)a->n;
-    char *tools = a->tools != NULL ? json_dumps(a->tools, JSON_COMPACT) : NULL;
-    int code = a->tools != NULL && tools == NULL ? no_memory(j) : 0;
-    int gbnf = a->grammar != NULL && a->grammar_kind == GW_GRAMMAR_GBNF;
+    const json_t *callable = a->callable != NULL ? a->callable : a->tools;
+    char *tools = json_array_size(callable) > 0 ? json_dumps(callable, JSON_COMPACT) : NULL;
+    int code = json_array_size(callable) > 0 && tools == NULL ? no_memory(j) : 0;
     if (a->n_prompts * n > ASK_PROMPTS_MAX) {
         code = fault_set(&j->f, 400, "n", "more than %d answers are asked for", ASK_PROMPTS_MAX);
     }
@@ -315,13 +305,11 @@ static int open_choices(job *j) {
     for (size_t i = 0; code == 0 && i < a->n_prompts * n; i++) {
         choice *c = &j->choices[j->n_choices++];
         *c = (choice){.j = j, .index = (int)i, .prompt = i / n, .item = -1};
-        int first = i % n == 0;
-        if (a->chat != NULL) {
-            code = open_answer(j, c, tools, first && !gbnf);
-        }
-        if (code == 0 && first && a->grammar != NULL && (c->answer == NULL || gbnf)) {
-            code = open_grammar(j, c);
-        }
+        c->needs_grammar = i % n == 0 && (a->grammar != NULL || (a->chat != NULL && tools != NULL));
+        code = a->chat != NULL ? open_answer(j, c, tools) : 0;
+    }
+    if (tools != NULL) {
+        j->kept_cost += ask_parse_cost(tools, strlen(tools));
     }
     free(tools);
     return code;
@@ -358,7 +346,7 @@ static int submit(job *j, size_t prompt) {
         .tokens = a->prompts[prompt].ids,
         .n_tokens = a->prompts[prompt].n,
         .sampler = &a->sampler,
-        .grammar = first->grammar,
+        .grammar = first->grammar != NULL ? first->grammar->grammar : NULL,
         .chat = is_chat ? j->m->chat : NULL,
         .stops = is_read ? NULL : a->stops,
         .n_stops = is_read ? 0 : a->n_stops,
@@ -386,7 +374,29 @@ static int submit(job *j, size_t prompt) {
     return 0;
 }
 
+/* What the prompt was made of is not needed any more, and does not count. */
+static void forget_prompt(job *j) {
+    ask *a = &j->ask;
+    uint64_t bytes = (j->api->echoed != NULL ? j->read_cost : 0) + j->kept_cost + a->text_bytes;
+    for (size_t i = 0; i < a->n_prompts; i++) {
+        bytes += a->prompts[i].n * sizeof *a->prompts[i].ids;
+    }
+    ask_trim_prompt(a);
+    bytes += j->n_choices * sizeof *j->choices;
+    account_set(j->s->account, &j->hold, bytes < j->hold.bytes ? bytes : j->hold.bytes);
+}
+
+int job_compile(job *j) {
+    if (job_make_grammars(j) != 0) {
+        return -1;
+    }
+    forget_prompt(j);
+    j->requests = calloc(j->ask.n_prompts, sizeof(gw_request *));
+    return j->requests != NULL ? job_submit_more(j) : no_memory(j);
+}
+
 int job_prepare(job *j) {
+    enum { LONG_TEXT = 2048 }; /* bytes of schemas that may take long */
     ask *a = &j->ask;
     if (j->m->batch == NULL) {
         return fault_set(&j->f, 501, "model", "%s makes vectors (/v1/embeddings), no text",
@@ -399,11 +409,8 @@ int job_prepare(job *j) {
         read_bias_texts(j) != 0 || take_seed(j) != 0 || open_choices(j) != 0) {
         return -1;
     }
-    j->requests = calloc(a->n_prompts, sizeof(gw_request *));
-    if (j->requests == NULL) {
-        return no_memory(j);
-    }
-    return job_submit_more(j);
+    size_t text = (a->grammar != NULL ? strlen(a->grammar) : 0) + j->kept_cost / 4;
+    return job_find_grammars(j) > 0 && text > LONG_TEXT ? 1 : job_compile(j);
 }
 
 int job_submit_more(job *j) {

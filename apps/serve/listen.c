@@ -35,15 +35,17 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     server *s = user;
     (void)listener, (void)length;
     conn_open(s, fd, from);
-    if (s->n_conns >= s->conns_max) {
+    if (s->n_conns >= s->conns_max && !conn_give_way(s)) {
         listen_pause(s);
     }
 }
 
-/* No descriptor or no memory for another one: the tick tries again. */
+/* No descriptor or no memory for another one: where nobody gives way the tick tries again. */
 static void on_accept_error(struct evconnlistener *listener, void *user) {
     (void)listener;
-    listen_pause(user);
+    if (!conn_give_way(user)) {
+        listen_pause(user);
+    }
 }
 
 static int add_listener(server *s, int fd, int ours) {

@@ -2,12 +2,14 @@
 #include "apps/serve/loop.h"
 
 #include <pthread.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { WORKERS_MAX = 8 };
+enum { WORKERS_MAX = 8, KINDS = 2, LONG_NICE = 5 };
 
 typedef struct queue {
     loop_task *first, **last;
@@ -17,12 +19,19 @@ struct loop {
     struct event_base *base;
     struct event *wake;
     int fd;
-    pthread_mutex_t lock; /* of both queues */
-    pthread_cond_t more;
-    queue posted, work;
-    int ending, workers;
-    pthread_t threads[WORKERS_MAX];
+    pthread_mutex_t lock; /* of all queues */
+    pthread_cond_t more[KINDS], ended;
+    queue posted, work[KINDS];
+    uint64_t last; /* client of the long work that began last */
+    int ending, workers, running;
+    pthread_t threads[KINDS * WORKERS_MAX];
 };
+
+/* What a worker begins with: its own, freed by it. */
+typedef struct worker_start {
+    loop *l;
+    loop_work_kind kind;
+} worker_start;
 
 static void put(queue *q, loop_task *task) {
     task->next = NULL;
@@ -75,18 +84,44 @@ static void on_wake(evutil_socket_t fd, short what, void *user) {
     }
 }
 
-void loop_work(loop *l, loop_task *task) {
+void loop_work(loop *l, loop_work_kind kind, loop_task *task) {
     pthread_mutex_lock(&l->lock);
-    put(&l->work, task);
-    pthread_cond_signal(&l->more);
+    put(&l->work[kind], task);
+    pthread_cond_signal(&l->more[kind]);
     pthread_mutex_unlock(&l->lock);
 }
 
+/* The first of another client than the last one's, else the first. */
+static loop_task *take_in_turn(loop *l, queue *q) {
+    loop_task **at = &q->first;
+    while (*at != NULL && (*at)->client == l->last) {
+        at = &(*at)->next;
+    }
+    if (*at == NULL || *at == q->first) {
+        loop_task *task = take(q);
+        l->last = task != NULL ? task->client : l->last;
+        return task;
+    }
+    loop_task *task = *at;
+    *at = task->next;
+    if (q->last == &task->next) {
+        q->last = at;
+    }
+    l->last = task->client;
+    return task;
+}
+
 static void *worker(void *user) {
-    loop *l = user;
+    worker_start start = *(worker_start *)user;
+    loop *l = start.l;
+    queue *q = &l->work[start.kind];
+    free(user);
+    if (start.kind == LOOP_LONG) { /* of Linux: of this thread alone */
+        (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), LONG_NICE);
+    }
     pthread_mutex_lock(&l->lock);
     for (;;) {
-        loop_task *task = take(&l->work);
+        loop_task *task = start.kind == LOOP_LONG ? take_in_turn(l, q) : take(q);
         if (task != NULL) {
             pthread_mutex_unlock(&l->lock);
             task->run(task->arg);
@@ -94,11 +129,30 @@ static void *worker(void *user) {
         } else if (l->ending) {
             break;
         } else {
-            pthread_cond_wait(&l->more, &l->lock);
+            pthread_cond_wait(&l->more[start.kind], &l->lock);
         }
     }
+    l->running--;
+    pthread_cond_signal(&l->ended);
     pthread_mutex_unlock(&l->lock);
     return NULL;
+}
+
+static int start_worker(loop *l, loop_work_kind kind) {
+    worker_start *start = malloc(sizeof *start);
+    if (start == NULL) {
+        return -1;
+    }
+    *start = (worker_start){l, kind};
+    pthread_mutex_lock(&l->lock);
+    int code = pthread_create(&l->threads[l->workers], NULL, worker, start) == 0 ? 0 : -1;
+    l->workers += code == 0;
+    l->running += code == 0;
+    pthread_mutex_unlock(&l->lock);
+    if (code != 0) {
+        free(start);
+    }
+    return code;
 }
 
 loop *loop_new(int workers) {
@@ -107,9 +161,16 @@ loop *loop_new(int workers) {
         return NULL;
     }
     l->posted.last = &l->posted.first;
-    l->work.last = &l->work.first;
     pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->more, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&l->ended, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    for (int i = 0; i < KINDS; i++) {
+        l->work[i].last = &l->work[i].first;
+        pthread_cond_init(&l->more[i], NULL);
+    }
     l->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     l->base = event_base_new();
     if (l->fd >= 0 && l->base != NULL) {
@@ -119,33 +180,49 @@ loop *loop_new(int workers) {
         loop_free(l);
         return NULL;
     }
-    for (int i = 0; i < workers && i < WORKERS_MAX; i++) {
-        if (pthread_create(&l->threads[i], NULL, worker, l) != 0) {
+    for (int i = 0; i < KINDS * (workers < WORKERS_MAX ? workers : WORKERS_MAX); i++) {
+        if (start_worker(l, i % KINDS == 0 ? LOOP_SHORT : LOOP_LONG) != 0) {
+            loop_stop_workers(l, 60);
             loop_free(l);
             return NULL;
         }
-        l->workers++;
     }
     return l;
 }
 
-void loop_stop_workers(loop *l) {
+int loop_stop_workers(loop *l, double seconds) {
+    struct timespec until;
+    int late = 0;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)seconds;
+    until.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&l->lock);
     l->ending = 1;
-    pthread_cond_broadcast(&l->more);
+    for (int i = 0; i < KINDS; i++) {
+        pthread_cond_broadcast(&l->more[i]);
+    }
+    while (l->running > 0 && !late) {
+        late = pthread_cond_timedwait(&l->ended, &l->lock, &until) != 0;
+    }
+    int left = l->running;
     pthread_mutex_unlock(&l->lock);
+    if (left > 0) {
+        return -1;
+    }
     for (int i = 0; i < l->workers; i++) {
         pthread_join(l->threads[i], NULL);
     }
     l->workers = 0;
     on_wake(l->fd, 0, l);
+    return 0;
 }
 
 void loop_free(loop *l) {
     if (l == NULL) {
         return;
     }
-    loop_stop_workers(l);
     if (l->wake != NULL) {
         event_free(l->wake);
     }
@@ -155,7 +232,10 @@ void loop_free(loop *l) {
     if (l->fd >= 0) {
         close(l->fd);
     }
-    pthread_cond_destroy(&l->more);
+    for (int i = 0; i < KINDS; i++) {
+        pthread_cond_destroy(&l->more[i]);
+    }
+    pthread_cond_destroy(&l->ended);
     pthread_mutex_destroy(&l->lock);
     free(l);
 }

@@ -2,12 +2,14 @@
 #include "apps/serve/models.h"
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "apps/serve/grammars.h"
 #include "apps/serve/listen.h"
 #include "apps/serve/models_found.h"
 #include "apps/signals.h"
@@ -19,7 +21,8 @@ typedef struct entry {
     found_model found;
     model_state state;
     int users, stopping; /* stopping: its engine thread ends */
-    double used;
+    int was_ready;
+    double used, keep; /* keep: see models_keep */
     fault why;
     uint64_t bytes; /* memory that it takes */
     model_wait *waits;
@@ -102,6 +105,7 @@ static void stop_engine(entry *e) {
 
 /* What is loaded of a model goes; nobody uses it. */
 static void unload(entry *e) {
+    grammars_forget(e->all->s->grammars, &e->m);
     stop_engine(e);
     gw_batch_free(e->m.batch);
     gw_encoder_free(e->m.encoder);
@@ -292,6 +296,7 @@ static void say_ready(entry *e) {
     const gw_model_info *info = &e->m.info;
     gw_batch_stats stats;
     e->state = MODEL_READY;
+    e->was_ready = 1;
     e->bytes = info->weight_bytes;
     if (info->note[0] != '\0') {
         app_note("%s", info->note);
@@ -455,7 +460,7 @@ void models_acquire(models *all, const char *name, model_wait *wait) {
         wait->done(wait->user, &e->m, NULL);
         return;
     }
-    if (all->n == 1) { /* the server itself is not ready */
+    if (all->n == 1 && !e->was_ready) { /* the server itself is not ready */
         fault_set(&f, 503, NULL, "the model is being loaded: %d%%",
                   (int)(100 * models_progress(all)));
         f.retry_after = 2;
@@ -490,8 +495,27 @@ void models_release(models *all, model *m) {
     e->users--;
     e->used = app_seconds();
     if (e->users == 0) {
+        if (e->keep == 0 && e->state == MODEL_READY) {
+            drop(e, "a client has no more use for it");
+        }
         start_loading(all); /* one may have waited for its memory */
     }
+}
+
+void models_keep(models *all, model *m, double seconds) {
+    (void)all;
+    ((entry *)m)->keep = seconds;
+}
+
+int models_let_go(models *all, const char *name, fault *f) {
+    entry *e = find_entry(all, name, f);
+    if (e != NULL && e->state == MODEL_READY) {
+        e->keep = 0;
+        if (e->users == 0) {
+            drop(e, "a client has no more use for it");
+        }
+    }
+    return e != NULL ? 0 : -1;
 }
 
 model *models_now(models *all, const char *name, fault *f) {
@@ -539,6 +563,7 @@ int models_open(server *s, models **out) {
         e->found = all->found[i];
         e->m.id = e->found.id;
         e->m.path = e->found.path;
+        e->keep = NAN;
         e->loaded = (loop_task){.run = on_loaded, .arg = e};
         e->died = (loop_task){.run = on_died, .arg = e};
         pthread_mutex_init(&e->lock, NULL);
@@ -565,9 +590,11 @@ void models_tick(models *all) {
     if (all->loading != NULL) {
         notify_manager("EXTEND_TIMEOUT_USEC=30000000\nSTATUS=loading the model");
     }
-    for (size_t i = 0; idle > 0 && all->n > 1 && i < all->n; i++) {
+    idle = idle > 0 && all->n > 1 ? idle : -1;
+    for (size_t i = 0; i < all->n; i++) {
         entry *e = &all->entries[i];
-        if (e->state == MODEL_READY && e->users == 0 && now - e->used > idle) {
+        double keep = isnan(e->keep) ? idle : e->keep;
+        if (e->state == MODEL_READY && e->users == 0 && keep >= 0 && now - e->used > keep) {
             drop(e, "nobody has used it for a while");
         }
     }
@@ -626,6 +653,14 @@ const model *models_at(const models *all, size_t i) {
     return all->entries[i].state == MODEL_READY ? &all->entries[i].m : NULL;
 }
 
+double models_left(const models *all, size_t i) {
+    enum { YEAR = 31536000 };
+    const entry *e = &all->entries[i];
+    double idle = all->s->o->idle_unload > 0 && all->n > 1 ? all->s->o->idle_unload : -1;
+    double keep = isnan(e->keep) ? idle : e->keep, left = keep - (app_seconds() - e->used);
+    return keep < 0 || left > YEAR ? YEAR : left > 0 ? left : 0;
+}
+
 double models_progress(const models *all) {
     return all->loading != NULL ? atomic_load(&all->loading->progress) / 1000.0 : 0;
 }
@@ -638,7 +673,7 @@ int models_health(const models *all, fault *f) {
             *f = all->entries[i].state == MODEL_FAILED ? all->entries[i].why : *f;
         }
         f->status = 500;
-    } else if (all->n == 1 && all->entries[0].state != MODEL_READY) {
+    } else if (all->n == 1 && all->entries[0].state != MODEL_READY && !all->entries[0].was_ready) {
         fault_set(f, 503, NULL, "the model is being loaded");
         f->retry_after = 2;
     }

@@ -65,6 +65,13 @@ void models_acquire(models *all, const char *name, model_wait *wait);
 void models_forget(model_wait *wait); /* done will not be called */
 void models_release(models *all, model *m);
 
+/* How long it stays loaded once nobody uses it: seconds, below 0 for ever, 0 not at all; NAN: as
+ * --idle-unload says. */
+void models_keep(models *all, model *m, double seconds);
+/* Unloads it, at the latest when nobody uses it any more. 0, or -1 and *f: there is no such model.
+ */
+int models_let_go(models *all, const char *name, fault *f);
+
 /* Only what is loaded: NULL and *f where it is not. In use until models_release. */
 model *models_now(models *all, const char *name, fault *f);
 
@@ -76,7 +83,9 @@ const model *models_at(const models *all, size_t i);
 /* The number of the model of this name; models_count where there is none. */
 size_t models_find(const models *all, const char *name);
 uint64_t models_bytes(const models *all, size_t i); /* of its files; 0: unknown */
-double models_progress(const models *all);          /* of what is being loaded, 0 .. 1 */
+/* Seconds that the i-th stays loaded if nobody asks: a year for ever. */
+double models_left(const models *all, size_t i);
+double models_progress(const models *all); /* of what is being loaded, 0 .. 1 */
 /* Is the server able to answer: 200, 503 while its only model loads, 500 when a device is lost. */
 int models_health(const models *all, fault *f);
 int models_rows(const models *all); /* choices under way */

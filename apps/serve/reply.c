@@ -14,13 +14,25 @@ char *reply_dump(json_t *body, size_t *bytes) {
     return text;
 }
 
-void reply_text(conn *c, int status, const char *type, const char *text, size_t bytes) {
-    conn_begin(c, status, type, (int64_t)bytes, NULL);
+static void reply_more(conn *c, int status, const char *type, const char *text, size_t bytes,
+                       const char *extra) {
+    conn_begin(c, status, type, (int64_t)bytes, extra);
     conn_write(c, text, bytes);
     conn_end(c);
 }
 
-void reply_json(conn *c, int status, json_t *body) {
+void reply_text(conn *c, int status, const char *type, const char *text, size_t bytes) {
+    reply_more(c, status, type, text, bytes, NULL);
+}
+
+static void add_relaxed(char *extra, size_t room, const char *relaxed) {
+    size_t n = strlen(extra);
+    if (relaxed[0] != '\0') {
+        snprintf(extra + n, room - n, "Godwit-Relaxed: %s\r\n", relaxed);
+    }
+}
+
+static void reply_body(conn *c, int status, json_t *body, const char *extra) {
     size_t n;
     char *text = reply_dump(body, &n);
     static const char none[] =
@@ -29,22 +41,39 @@ void reply_json(conn *c, int status, json_t *body) {
         reply_text(c, 500, "application/json", none, sizeof none - 1);
         return;
     }
-    reply_text(c, status, "application/json; charset=utf-8", text, n);
+    reply_more(c, status, "application/json; charset=utf-8", text, n, extra);
     free(text);
 }
 
+void reply_json(conn *c, int status, json_t *body) { reply_body(c, status, body, NULL); }
+
+void reply_answer(conn *c, json_t *body, const char *relaxed) {
+    char extra[560] = "";
+    add_relaxed(extra, sizeof extra, relaxed);
+    reply_body(c, 200, body, extra);
+}
+
 json_t *reply_fault_object(conn_form form, const fault *f) {
+    char words[512];
+    const char *text = fault_text(f, form, words);
     if (form == FORM_OLLAMA) {
-        return json_pack("{s:s}", "error", f->text);
+        return json_pack("{s:s}", "error", text);
     }
     if (form == FORM_MESSAGES) {
-        return json_pack("{s:s, s:{s:s, s:s}}", "type", "error", "error", "type",
-                         fault_type(f->status, 1), "message", f->text);
+        json_t *error = json_pack("{s:s, s:s}", "type", fault_type(f->status, 1), "message", text);
+        if (error != NULL && f->detail != NULL) {
+            json_object_set_new(
+                error, "details",
+                json_pack("{s:s, s:[s]}", "error_code", f->detail, "unsupported", f->param));
+        }
+        return error != NULL ? json_pack("{s:s, s:o}", "type", "error", "error", error) : NULL;
     }
-    json_t *error =
-        json_pack("{s:s, s:s, s:o, s:s?}", "message", f->text, "type", fault_type(f->status, 0),
-                  "code", f->code != NULL ? json_string(f->code) : json_integer(f->status), "param",
-                  f->param[0] != '\0' ? f->param : NULL);
+    int too_long = f->limit > 0;
+    json_t *error = json_pack(
+        "{s:s, s:s, s:o, s:s?}", "message", text, "type",
+        too_long && form == FORM_NATIVE ? "exceed_context_size_error" : fault_type(f->status, 0),
+        "code", f->code != NULL ? json_string(f->code) : json_integer(f->status), "param",
+        f->param[0] != '\0' ? f->param : NULL);
     if (error != NULL && f->limit > 0) {
         json_object_set_new(error, "n_prompt_tokens", json_integer(f->got));
         json_object_set_new(error, "n_ctx", json_integer(f->limit));
@@ -62,6 +91,8 @@ void reply_fault(conn *c, const fault *f) {
     }
     if (f->retry_after > 0) {
         snprintf(extra, sizeof extra, "Retry-After: %d\r\n", f->retry_after);
+    } else if (f->status == 415) {
+        snprintf(extra, sizeof extra, "Accept-Encoding: identity\r\n");
     } else if (f->status == 401) {
         snprintf(extra, sizeof extra, "WWW-Authenticate: Bearer\r\n");
     }
@@ -71,9 +102,11 @@ void reply_fault(conn *c, const fault *f) {
     free(text);
 }
 
-void reply_stream(conn *c, int json_lines) {
+void reply_stream(conn *c, int json_lines, const char *relaxed) {
+    char extra[640] = "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n";
+    add_relaxed(extra, sizeof extra, relaxed);
     conn_begin(c, 200, json_lines ? "application/x-ndjson" : "text/event-stream; charset=utf-8", -1,
-               "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n");
+               extra);
 }
 
 /* Before, the text and after as one write, so that a chunk is a whole event. */

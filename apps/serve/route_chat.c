@@ -4,6 +4,7 @@
 #include "apps/serve/chat_text.h"
 #include "apps/serve/job.h"
 #include "apps/serve/routes.h"
+#include "apps/serve/tools.h"
 
 static int read_logprobs(ask *a, const json_t *body, fault *f) {
     int64_t top = 0;
@@ -55,7 +56,7 @@ static int read_request(job *j, const json_t *body, fault *f) {
         ask_read_common(a, body, f) != 0 || read_limit(a, body, f) != 0 ||
         read_logprobs(a, body, f) != 0 || read_rest(a, body, f) != 0 ||
         ask_read_format(a, json_object_get(body, "response_format"), "response_format", f) != 0 ||
-        ask_read_grammar(a, body, f) != 0 || chat_text_tools(a, body, f) != 0) {
+        ask_read_grammar(a, body, f) != 0 || tools_read(a, body, f) != 0) {
         return -1;
     }
     json_t *messages = chat_text_messages(json_object_get(body, "messages"), f);
@@ -123,7 +124,7 @@ static void send_delta(choice *c, json_t *delta, const char *reason) {
     job *j = c->j;
     json_t *one =
         json_pack("{s:i, s:o, s:s?}", "index", c->index, "delta", delta, "finish_reason", reason);
-    if (j->ask.logprobs && c->probs_sent < c->n_probs) {
+    if (j->ask.logprobs && c->probs_sent < c->probs_settled) {
         json_object_set_new(one, "logprobs",
                             json_pack("{s:o}", "content", choice_probs(c, &c->probs_sent)));
     }

@@ -4,7 +4,9 @@
 
 #include "apps/serve/chat_text.h"
 #include "apps/serve/job.h"
+#include "apps/serve/parts.h"
 #include "apps/serve/routes.h"
+#include "apps/serve/tools.h"
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
@@ -15,34 +17,23 @@ static int is_billing_line(const char *text) {
     return strncmp(text, name, sizeof name - 1) == 0;
 }
 
-/* The texts of a text or a list of blocks, joined by line ends; other blocks are left to others. */
-static int add_texts(text_buffer *out, const json_t *content, int skip_billing) {
+/* The instructions: a text or a list of blocks, joined by line ends. */
+static json_t *system_text(const json_t *content, fault *f) {
+    json_t *kept = json_array(), *block;
     size_t i;
-    const json_t *block;
-    if (json_is_string(content)) {
-        return text_add(out, json_string_value(content), json_string_length(content));
+    if (!json_is_array(content)) {
+        json_decref(kept);
+        return parts_read(content, 0, 0, f);
     }
-    json_array_foreach(content, i, block) {
-        const char *type = json_string_value(json_object_get(block, "type"));
-        const json_t *text = json_object_get(block, "text");
-        if (type == NULL || strcmp(type, "text") != 0 || !json_is_string(text) ||
-            (skip_billing && is_billing_line(json_string_value(text)))) {
-            continue;
-        }
-        if ((out->n > 0 && text_add(out, "\n", 1) != 0) ||
-            text_add(out, json_string_value(text), json_string_length(text)) != 0) {
-            return -1;
+    json_array_foreach((json_t *)(uintptr_t)content, i, block) {
+        const char *text = json_string_value(json_object_get(block, "text"));
+        if (text == NULL || !is_billing_line(text)) {
+            json_array_append(kept, block);
         }
     }
-    return 0;
-}
-
-static json_t *texts_of(const json_t *content, int skip_billing) {
-    text_buffer text = {0};
-    add_texts(&text, content, skip_billing);
-    json_t *all = job_text(&text);
-    free(text.at);
-    return all;
+    json_t *text = parts_read(kept, 0, 0, f);
+    json_decref(kept);
+    return text;
 }
 
 static json_t *call_of(const json_t *block) {
@@ -54,56 +45,67 @@ static json_t *call_of(const json_t *block) {
                      input != NULL ? json_incref(input) : json_object());
 }
 
-/* One message becomes several: results of tools are messages of their own in front of its text. */
+/* What one message becomes: its calls, its reasoning, and the blocks that parts.c reads. */
+typedef struct pieces {
+    json_t *calls, *parts;
+    text_buffer reasoning;
+} pieces;
+
+static void free_pieces(pieces *p) {
+    json_decref(p->calls);
+    json_decref(p->parts);
+    free(p->reasoning.at);
+}
+
+/* A result is a message of its own, before the text of the message that it came in. */
+static void add_result(json_t *out, const json_t *block) {
+    json_t *content = json_object_get(block, "content");
+    json_t *id = json_object_get(block, "tool_use_id");
+    json_array_append_new(out, json_pack("{s:s, s:o, s:o}", "role", "tool", "tool_call_id",
+                                         json_is_string(id) ? json_incref(id) : json_string(""),
+                                         "content",
+                                         content != NULL ? json_incref(content) : json_string("")));
+}
+
+static void sort_block(json_t *out, pieces *p, json_t *block) {
+    const char *type = json_string_value(json_object_get(block, "type"));
+    const json_t *thought = json_object_get(block, "thinking");
+    type = type != NULL ? type : "?";
+    if (strcmp(type, "tool_use") == 0) {
+        json_array_append_new(p->calls, call_of(block));
+    } else if (strcmp(type, "tool_result") == 0) {
+        add_result(out, block);
+    } else if (strcmp(type, "thinking") == 0 && json_is_string(thought)) {
+        text_add(&p->reasoning, json_string_value(thought), json_string_length(thought));
+    } else if (strcmp(type, "redacted_thinking") != 0) {
+        json_array_append(p->parts, block);
+    }
+}
+
 static int add_message(json_t *out, const json_t *message, size_t number, fault *f) {
     const char *role = json_string_value(json_object_get(message, "role"));
-    const json_t *content = json_object_get(message, "content"), *block;
-    json_t *calls = json_array();
-    text_buffer reasoning = {0};
+    json_t *content = json_object_get(message, "content"), *block;
     size_t i;
-    int has_text = json_is_string(content);
     if (role == NULL || (!json_is_string(content) && !json_is_array(content))) {
-        json_decref(calls);
         return fault_set(f, 400, "messages",
                          "messages[%zu]: an object with \"role\" and \"content\" is needed",
                          number);
     }
-    json_array_foreach(content, i, block) {
-        const char *type = json_string_value(json_object_get(block, "type"));
-        const char *thought = json_string_value(json_object_get(block, "thinking"));
-        type = type != NULL ? type : "?";
-        if (strcmp(type, "tool_use") == 0) {
-            json_array_append_new(calls, call_of(block));
-        } else if (strcmp(type, "tool_result") == 0) {
-            const char *id = json_string_value(json_object_get(block, "tool_use_id"));
-            json_array_append_new(out, json_pack("{s:s, s:s, s:o}", "role", "tool", "tool_call_id",
-                                                 id != NULL ? id : "", "content",
-                                                 texts_of(json_object_get(block, "content"), 0)));
-        } else if (strcmp(type, "thinking") == 0 && thought != NULL) {
-            text_add(&reasoning, thought, strlen(thought));
-        } else if (strcmp(type, "text") == 0) {
-            has_text = 1;
-        } else if (strcmp(type, "redacted_thinking") != 0) {
-            json_decref(calls);
-            free(reasoning.at);
-            return fault_set(f, 400, "messages",
-                             "messages[%zu].content[%zu]: a block of type '%.40s' cannot be read: "
-                             "this model takes text",
-                             number, i, type);
+    pieces p = {.calls = json_array(), .parts = json_array()};
+    json_array_foreach(content, i, block) { sort_block(out, &p, block); }
+    if (json_is_string(content) || json_array_size(p.parts) > 0 || p.reasoning.n > 0 ||
+        json_array_size(p.calls) > 0) {
+        json_t *one = json_pack("{s:s, s:O}", "role", role, "content",
+                                json_is_string(content) ? content : p.parts);
+        if (p.reasoning.n > 0) {
+            json_object_set_new(one, "reasoning_content", job_text(&p.reasoning));
         }
-    }
-    if (has_text || reasoning.n > 0 || json_array_size(calls) > 0) {
-        json_t *one = json_pack("{s:s, s:o}", "role", role, "content", texts_of(content, 0));
-        if (reasoning.n > 0) {
-            json_object_set_new(one, "reasoning_content", job_text(&reasoning));
-        }
-        if (json_array_size(calls) > 0) {
-            json_object_set(one, "tool_calls", calls);
+        if (json_array_size(p.calls) > 0) {
+            json_object_set(one, "tool_calls", p.calls);
         }
         json_array_append_new(out, one);
     }
-    json_decref(calls);
-    free(reasoning.at);
+    free_pieces(&p);
     return 0;
 }
 
@@ -111,7 +113,11 @@ static json_t *read_messages(const json_t *body, fault *f) {
     json_t *out = json_array();
     const json_t *list = json_object_get(body, "messages"), *message;
     size_t i;
-    json_t *system = texts_of(json_object_get(body, "system"), 1);
+    json_t *system = system_text(json_object_get(body, "system"), f);
+    if (system == NULL) {
+        json_decref(out);
+        return NULL;
+    }
     if (json_string_length(system) > 0) {
         json_array_append_new(out, json_pack("{s:s, s:O}", "role", "system", "content", system));
     }
@@ -134,7 +140,7 @@ static int read_tools(ask *a, const json_t *body, fault *f) {
     const json_t *list = json_object_get(body, "tools"), *tool;
     const json_t *wanted = json_object_get(body, "tool_choice");
     const char *type = json_string_value(json_object_get(wanted, "type"));
-    const char *named = json_string_value(json_object_get(wanted, "name"));
+    json_t *chosen = NULL;
     size_t i;
     json_array_foreach(list, i, tool) {
         const char *kind = json_string_value(json_object_get(tool, "type"));
@@ -145,29 +151,42 @@ static int read_tools(ask *a, const json_t *body, fault *f) {
         if (name == NULL || name[0] == '\0') {
             return fault_set(f, 400, "tools", "tools[%zu].name: a name is needed", i);
         }
-        if (chat_text_add_tool(a, name, json_object_get(tool, "description"),
-                               json_object_get(tool, "input_schema")) != 0) {
+        if (tools_add(a, NULL, name, json_object_get(tool, "description"),
+                      json_object_get(tool, "input_schema")) != 0) {
             return fault_set(f, 503, NULL, "out of memory");
         }
     }
-    json_t *rest = json_object();
-    if (type != NULL && strcmp(type, "tool") == 0 && named != NULL) {
-        json_object_set_new(rest, "tool_choice", json_pack("{s:{s:s}}", "function", "name", named));
+    if (type != NULL && strcmp(type, "tool") == 0) {
+        chosen = json_pack("{s:O?}", "name", json_object_get(wanted, "name"));
     } else if (type != NULL) {
-        json_object_set_new(rest, "tool_choice",
-                            json_string(strcmp(type, "any") == 0 ? "required" : type));
+        chosen = json_string(type);
     }
-    int code = chat_text_tools(a, rest, f);
-    json_decref(rest);
+    int code = tools_choose(a, chosen, f);
+    json_decref(chosen);
     a->one_call = json_is_true(json_object_get(wanted, "disable_parallel_tool_use"));
     return code;
+}
+
+/* What a client asks that keeps its conversations at the server. The words are those by which the
+ * vendor's package knows to send whole conversations instead. */
+static int refuse_threads(const json_t *body, fault *f) {
+    const json_t *thread = json_object_get(body, "thread");
+    if (thread == NULL || json_is_null(thread)) {
+        return 0;
+    }
+    fault_set(f, 400, "thread",
+              "thread is not supported here: send the whole conversation in messages");
+    f->detail = "thread_unsupported_request";
+    return -1;
 }
 
 static int read_chat(job *j, const json_t *body, fault *f) {
     const char *thinking =
         json_string_value(json_object_get(json_object_get(body, "thinking"), "type"));
+    static const ask_refusal refused[] = {{"container", NULL}, {"mcp_servers", "[]"}, {NULL, NULL}};
     json_t *messages = NULL;
-    if (ask_text(body, "model", &j->ask.model, f) != 0 || read_tools(&j->ask, body, f) != 0 ||
+    if (refuse_threads(body, f) != 0 || ask_refuse(body, refused, f) != 0 ||
+        ask_text(body, "model", &j->ask.model, f) != 0 || read_tools(&j->ask, body, f) != 0 ||
         (messages = read_messages(body, f)) == NULL ||
         chat_text_read(&j->ask, body, messages, f) != 0) {
         return -1;
@@ -343,11 +362,7 @@ static void fail(job *j, const fault *f) {
 
 static json_t *count(job *j) {
     gw_chat_text text = {0};
-    if (j->m->chat == NULL) {
-        fault_set(&j->f, 400, NULL, "%s", j->m->chat_fault);
-        return NULL;
-    }
-    if (chat_text_write(j->m, &j->ask, &text, &j->f) != 0) {
+    if (chat_text_count(j->m, &j->ask, &text, &j->f) != 0) {
         return NULL;
     }
     json_t *answer = json_pack("{s:I}", "input_tokens", (json_int_t)text.n_ids);

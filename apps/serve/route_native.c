@@ -146,7 +146,7 @@ static void answer(conn *c, const char *rest) {
 }
 
 const route routes_native[] = {
-    {"POST", "/completion", 0, FORM_OPENAI, answer},
-    {"POST", "/completions", 0, FORM_OPENAI, answer},
+    {"POST", "/completion", 0, FORM_NATIVE, answer},
+    {"POST", "/completions", 0, FORM_NATIVE, answer},
     {NULL, NULL, 0, FORM_OPENAI, NULL},
 };

@@ -7,6 +7,7 @@
 #include "apps/serve/chat_text.h"
 #include "apps/serve/job.h"
 #include "apps/serve/routes.h"
+#include "apps/serve/tools.h"
 
 static const char version[] = "0.13.0"; /* of the interface: clients ask for a least one */
 
@@ -66,7 +67,8 @@ static void list_models(conn *c, int loaded_only) {
         }
         json_t *row = row_of(s, i);
         if (loaded_only) {
-            json_object_set_new(row, "expires_at", time_text((int64_t)time(NULL) + 31536000));
+            double left = models_left(s->models, i);
+            json_object_set_new(row, "expires_at", time_text((int64_t)time(NULL) + (int64_t)left));
             json_object_set_new(row, "size_vram", json_integer(0));
             json_object_set_new(row, "context_length", json_integer(m->n_ctx));
         }
@@ -108,39 +110,101 @@ static json_t *info_of(const model *m) {
     return all;
 }
 
-static void answer_show(conn *c, const char *rest) {
-    server *s = conn_server(c);
-    fault f = {0};
-    size_t bytes;
-    (void)rest;
-    const char *body = conn_body(c, &bytes);
-    json_t *root = bytes > 0 ? ask_parse(body, bytes, &f) : json_object();
-    const char *name = json_string_value(json_object_get(root, "model"));
-    if (name == NULL) {
-        name = json_string_value(json_object_get(root, "name"));
+static int read_name(job *j, const json_t *body, fault *f) {
+    return ask_text(body, "name", &j->ask.model, f) != 0 ||
+                   ask_text(body, "model", &j->ask.model, f) != 0
+               ? -1
+               : 0;
+}
+
+/* Of a model that is not loaded what can be said without loading it. */
+static json_t *show(job *j) {
+    const server *s = j->s;
+    size_t i = models_find(s->models, j->ask.model);
+    if (i == models_count(s->models)) {
+        fault_set(&j->f, 404, "model", "model '%.100s' not found",
+                  j->ask.model != NULL ? j->ask.model : "");
+        return NULL;
     }
-    model *m = root != NULL ? models_now(s->models, name, &f) : NULL;
-    if (m == NULL) {
-        json_decref(root);
-        reply_fault(c, &f);
-        return;
+    const model *m = models_at(s->models, i);
+    json_t *can = json_array();
+    int writes = m == NULL || m->batch != NULL;
+    json_array_append_new(can, json_string(writes ? "completion" : "embedding"));
+    if (writes) {
+        json_array_append_new(can, json_string("tools"));
     }
-    int thinks = strstr(m->chat_template, "think") != NULL;
-    json_t *can = json_pack("[s, s]", "completion", "tools");
-    if (thinks) {
+    if (m != NULL && strstr(m->chat_template, "think") != NULL) {
         json_array_append_new(can, json_string("thinking"));
     }
-    json_t *all =
-        json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "license", "", "modelfile", "",
-                  "parameters", "", "template", job_bytes(m->chat_template, m->chat_template_bytes),
-                  "details", details_of(m), "model_info", info_of(m), "capabilities", can,
-                  "modified_at", time_text(s->started_at));
-    models_release(s->models, m);
-    json_decref(root);
-    reply_json(c, 200, all);
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "license", "", "modelfile", "",
+                     "parameters", "", "template",
+                     m != NULL ? job_bytes(m->chat_template, m->chat_template_bytes)
+                               : json_string(""),
+                     "details", details_of(m), "model_info", m != NULL ? info_of(m) : json_object(),
+                     "capabilities", can, "modified_at", time_text(s->started_at));
+}
+
+static const api show_api = {.id_prefix = "show-", .read = read_name, .here = show};
+
+static void answer_show(conn *c, const char *rest) {
+    (void)rest;
+    job_start(c, &show_api);
+}
+
+/* ---- how long a model stays --------------------------------------------------------------------
+ */
+
+/* A request without a prompt loads the model, or lets it go. */
+static json_t *line_of_nothing(const job *j, const char *reason, int chat) {
+    size_t i = models_find(j->s->models, j->ask.model);
+    const char *id = i < models_count(j->s->models) ? models_id(j->s->models, i) : "";
+    json_t *line = json_pack("{s:s, s:o, s:b, s:s}", "model", id, "created_at",
+                             time_text((int64_t)time(NULL)), "done", 1, "done_reason", reason);
+    if (chat) {
+        json_object_set_new(line, "message",
+                            json_pack("{s:s, s:s}", "role", "assistant", "content", ""));
+    } else {
+        json_object_set_new(line, "response", json_string(""));
+    }
+    return line;
+}
+
+static json_t *let_go(job *j, int chat) {
+    return models_let_go(j->s->models, j->ask.model, &j->f) == 0
+               ? line_of_nothing(j, "unload", chat)
+               : NULL;
+}
+
+static json_t *unload_generate(job *j) { return let_go(j, 0); }
+static json_t *unload_chat(job *j) { return let_go(j, 1); }
+static json_t *load_generate(job *j) { return line_of_nothing(j, "load", 0); }
+static json_t *load_chat(job *j) { return line_of_nothing(j, "load", 1); }
+
+/* From a request that has nothing to be answered: [chat][unload]. */
+static const api nothing_apis[2][2] = {
+    {{.id_prefix = "gen-", .run = load_generate}, {.id_prefix = "gen-", .here = unload_generate}},
+    {{.id_prefix = "chat-", .run = load_chat}, {.id_prefix = "chat-", .here = unload_chat}}};
+
+static int nothing_to_say(job *j, const json_t *body, int chat, fault *f) {
+    if (ask_text(body, "model", &j->ask.model, f) != 0 || ask_keep_alive(&j->ask, body, f) != 0) {
+        return -1;
+    }
+    j->api = &nothing_apis[chat][j->ask.keep_alive == 0];
+    return 0;
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
+
+static int read_logprobs(ask *a, const json_t *body, fault *f) {
+    int64_t top = 0;
+    if (ask_bool(body, "logprobs", &a->logprobs, f) != 0 ||
+        ask_int(body, "top_logprobs", 0, ASK_TOP_MAX, &top, f) != 0) {
+        return -1;
+    }
+    a->logprobs |= top > 0;
+    a->top = (int)top;
+    return 0;
+}
 
 /* "options" has the samplers, "format" what the text may be. Streams unless it is told not to. */
 static int read_common(job *j, const json_t *body, fault *f) {
@@ -148,7 +212,8 @@ static int read_common(job *j, const json_t *body, fault *f) {
     const json_t *options = json_object_get(body, "options");
     const json_t *format = json_object_get(body, "format");
     const char *word = json_string_value(format);
-    if (ask_text(body, "model", &a->model, f) != 0 || ask_read_common(a, options, f) != 0 ||
+    if (ask_text(body, "model", &a->model, f) != 0 || ask_keep_alive(a, body, f) != 0 ||
+        read_logprobs(a, body, f) != 0 || ask_read_common(a, options, f) != 0 ||
         ask_int(options, "num_predict", -2, INT32_MAX, &a->max_tokens, f) != 0 ||
         ask_read_grammar(a, options, f) != 0) {
         return -1;
@@ -194,12 +259,15 @@ static int refuse_images(const json_t *object, fault *f) {
 static int read_chat(job *j, const json_t *body, fault *f) {
     const json_t *list = json_object_get(body, "messages"), *message;
     size_t i;
+    if (list == NULL || json_is_null(list) || (json_is_array(list) && json_array_size(list) == 0)) {
+        return nothing_to_say(j, body, 1, f);
+    }
     json_array_foreach(list, i, message) {
         if (refuse_images(message, f) != 0) {
             return -1;
         }
     }
-    if (read_common(j, body, f) != 0 || chat_text_tools(&j->ask, body, f) != 0) {
+    if (read_common(j, body, f) != 0 || tools_read(&j->ask, body, f) != 0) {
         return -1;
     }
     json_t *messages = chat_text_messages(list, f);
@@ -214,6 +282,11 @@ static int read_generate(job *j, const json_t *body, fault *f) {
         {"suffix", "\"\""}, {"template", "\"\""}, {"context", "[]"}, {NULL, NULL}};
     int raw = 0;
     json_t *prompt = json_object_get(body, "prompt"), *system = json_object_get(body, "system");
+    int none = prompt == NULL || json_is_null(prompt) ||
+               (json_is_string(prompt) && json_string_length(prompt) == 0);
+    if (none && json_array_size(json_object_get(body, "images")) == 0) {
+        return nothing_to_say(j, body, 0, f);
+    }
     if (ask_refuse(body, refused, f) != 0 || refuse_images(body, f) != 0 ||
         read_common(j, body, f) != 0 || ask_bool(body, "raw", &raw, f) != 0) {
         return -1;
@@ -268,9 +341,16 @@ static json_t *message_of(json_t *text) {
     return json_pack("{s:s, s:o}", "role", "assistant", "content", text);
 }
 
+static void add_probs(choice *c, json_t *line) {
+    if (c->j->ask.logprobs && c->probs_sent < c->probs_settled) {
+        json_object_set_new(line, "logprobs", choice_probs(c, &c->probs_sent));
+    }
+}
+
 static void send_message(choice *c, json_t *message) {
     json_t *line = line_of(c->j, 0);
     json_object_set_new(line, "message", message);
+    add_probs(c, line);
     job_event(c->j, NULL, line);
 }
 
@@ -286,6 +366,9 @@ static void send_chat_thought(choice *c, const char *text, size_t bytes) {
 
 /* Calls come whole. */
 static void send_chat_call(choice *c, call *k) {
+    if (!k->whole) {
+        return; /* half an object is none */
+    }
     json_t *message = message_of(json_string(""));
     json_object_set_new(message, "tool_calls", json_pack("[o]", call_of(k)));
     send_message(c, message);
@@ -294,18 +377,19 @@ static void send_chat_call(choice *c, call *k) {
 static void end_chat(job *j) {
     json_t *line = line_of(j, 1);
     json_object_set_new(line, "message", message_of(json_string("")));
+    add_probs(&j->choices[0], line);
     add_times(j, &j->choices[0], line);
     job_event(j, NULL, line);
 }
 
 static json_t *whole_chat(job *j) {
-    const choice *c = &j->choices[0];
+    choice *c = &j->choices[0];
     json_t *line = line_of(j, 1), *message = message_of(job_text(&c->text)), *calls = json_array();
     if (c->reasoning.n > 0) {
         json_object_set_new(message, "thinking", job_text(&c->reasoning));
     }
     for (size_t i = 0; i < c->n_calls; i++) {
-        if (!c->calls[i].broken) {
+        if (!c->calls[i].broken && c->calls[i].whole) {
             json_array_append_new(calls, call_of(&c->calls[i]));
         }
     }
@@ -314,6 +398,7 @@ static json_t *whole_chat(job *j) {
     }
     json_decref(calls);
     json_object_set_new(line, "message", message);
+    add_probs(c, line);
     add_times(j, c, line);
     return line;
 }
@@ -322,6 +407,7 @@ static void send_piece(choice *c, const char *name, const char *text, size_t byt
     json_t *line = line_of(c->j, 0);
     json_object_set_new(line, "response", json_string(""));
     json_object_set_new(line, name, json_stringn(text, bytes));
+    add_probs(c, line);
     job_event(c->j, NULL, line);
 }
 
@@ -336,17 +422,19 @@ static void send_thought(choice *c, const char *text, size_t bytes) {
 static void end_generate(job *j) {
     json_t *line = line_of(j, 1);
     json_object_set_new(line, "response", json_string(""));
+    add_probs(&j->choices[0], line);
     add_times(j, &j->choices[0], line);
     job_event(j, NULL, line);
 }
 
 static json_t *whole_generate(job *j) {
-    const choice *c = &j->choices[0];
+    choice *c = &j->choices[0];
     json_t *line = line_of(j, 1);
     json_object_set_new(line, "response", job_text(&c->text));
     if (c->reasoning.n > 0) {
         json_object_set_new(line, "thinking", job_text(&c->reasoning));
     }
+    add_probs(c, line);
     add_times(j, c, line);
     return line;
 }
@@ -390,8 +478,7 @@ const route routes_ollama[] = {
     {"GET", "/api/version", ROUTE_PUBLIC, FORM_OLLAMA, answer_version},
     {"GET", "/api/tags", 0, FORM_OLLAMA, answer_tags},
     {"GET", "/api/ps", 0, FORM_OLLAMA, answer_ps},
-    {"POST", "/api/show", 0, FORM_OLLAMA, answer_show},
-    {"GET", "/api/show", 0, FORM_OLLAMA, answer_show},
+    {"POST", "/api/show", ROUTE_SMALL, FORM_OLLAMA, answer_show},
     {"POST", "/api/chat", 0, FORM_OLLAMA, answer_chat},
     {"POST", "/api/generate", 0, FORM_OLLAMA, answer_generate},
     {NULL, NULL, 0, FORM_OPENAI, NULL},

@@ -6,6 +6,7 @@
 #include "apps/serve/chat_text.h"
 #include "apps/serve/job.h"
 #include "apps/serve/routes.h"
+#include "apps/serve/tools.h"
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
@@ -24,15 +25,19 @@ static void add_call(json_t *messages, const json_t *item) {
     json_t *message = own_message(messages), *calls = json_object_get(message, "tool_calls");
     const char *name = json_string_value(json_object_get(item, "name"));
     const char *id = json_string_value(json_object_get(item, "call_id"));
-    const char *arguments = json_string_value(json_object_get(item, "arguments"));
+    const char *space = json_string_value(json_object_get(item, "namespace"));
+    json_t *arguments = json_object_get(item, "arguments");
+    char *offered = space != NULL && name != NULL ? tools_joined(space, name) : NULL;
     if (calls == NULL) {
         calls = json_array();
         json_object_set_new(message, "tool_calls", calls);
     }
-    json_array_append_new(calls,
-                          json_pack("{s:s, s:s, s:{s:s, s:s}}", "id", id != NULL ? id : "", "type",
-                                    "function", "function", "name", name != NULL ? name : "",
-                                    "arguments", arguments != NULL ? arguments : ""));
+    name = offered != NULL ? offered : name;
+    json_array_append_new(
+        calls, json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", id != NULL ? id : "", "type", "function",
+                         "function", "name", name != NULL ? name : "", "arguments",
+                         json_is_string(arguments) ? json_incref(arguments) : json_string("")));
+    free(offered);
 }
 
 static void add_result(json_t *messages, const json_t *item) {
@@ -51,8 +56,9 @@ static void add_reasoning(json_t *messages, const json_t *item) {
         parts = json_object_get(item, "summary");
     }
     json_array_foreach(parts, i, part) {
-        const char *said = json_string_value(json_object_get(part, "text"));
-        text_add(&text, said != NULL ? said : "", said != NULL ? strlen(said) : 0);
+        const json_t *said = json_object_get(part, "text");
+        text_add(&text, json_is_string(said) ? json_string_value(said) : "",
+                 json_string_length(said));
     }
     if (text.n > 0) {
         json_t *message = json_pack("{s:s, s:n, s:o}", "role", "assistant", "content",
@@ -127,70 +133,43 @@ static json_t *read_input(const json_t *body, fault *f) {
     return read;
 }
 
-/* Tools and the choice of one are flat here. */
-static int read_tools(ask *a, const json_t *body, fault *f) {
-    const json_t *list = json_object_get(body, "tools"), *tool;
-    json_t *wanted = json_object_get(body, "tool_choice");
-    const char *named = json_string_value(json_object_get(wanted, "name"));
-    size_t i;
-    json_array_foreach(list, i, tool) {
-        const char *type = json_string_value(json_object_get(tool, "type"));
-        const char *name = json_string_value(json_object_get(tool, "name"));
-        if (type == NULL || strcmp(type, "function") != 0) {
-            continue; /* what the client or OpenAI's own server would run */
-        }
-        if (name == NULL || name[0] == '\0') {
-            return fault_set(f, 400, "tools", "tools[%zu].name: a name is needed", i);
-        }
-        if (chat_text_add_tool(a, name, json_object_get(tool, "description"),
-                               json_object_get(tool, "parameters")) != 0) {
-            return fault_set(f, 503, NULL, "out of memory");
-        }
-    }
-    json_t *rest = json_object();
-    if (json_is_string(wanted)) {
-        json_object_set(rest, "tool_choice", wanted);
-    } else if (named != NULL) {
-        json_object_set_new(
-            rest, "tool_choice",
-            json_pack("{s:s, s:{s:s}}", "type", "function", "function", "name", named));
-    }
-    json_object_set(rest, "parallel_tool_calls", json_object_get(body, "parallel_tool_calls"));
-    int code = chat_text_tools(a, rest, f);
-    json_decref(rest);
-    return code;
-}
-
-static int read_request(job *j, const json_t *body, fault *f) {
+/* What the prompt is made of. */
+static int read_prompt(job *j, const json_t *body, fault *f) {
     static const ask_refusal refused[] = {{"previous_response_id", NULL},
                                           {"conversation", NULL},
                                           {"prompt", NULL},
                                           {"background", "false"},
                                           {NULL, NULL}};
     ask *a = &j->ask;
-    int64_t top = 0;
-    const json_t *reasoning = json_object_get(body, "reasoning");
+    json_t *messages = NULL;
     if (ask_refuse(body, refused, f) != 0 || ask_text(body, "model", &a->model, f) != 0 ||
-        ask_read_common(a, body, f) != 0 ||
-        ask_int(body, "max_output_tokens", 1, INT32_MAX, &a->max_tokens, f) != 0 ||
-        ask_int(body, "top_logprobs", 0, ASK_TOP_MAX, &top, f) != 0 ||
-        ask_read_format(a, json_object_get(json_object_get(body, "text"), "format"), "text.format",
-                        f) != 0 ||
-        ask_read_grammar(a, body, f) != 0 || read_tools(a, body, f) != 0) {
+        tools_read(a, body, f) != 0 || (messages = read_input(body, f)) == NULL ||
+        chat_text_read(a, body, messages, f) != 0) {
         return -1;
     }
-    a->top = (int)top;
-    a->logprobs = top > 0;
-    json_t *messages = read_input(body, f);
-    if (messages == NULL || chat_text_read(a, body, messages, f) != 0) {
-        return -1;
-    }
+    const json_t *reasoning = json_object_get(body, "reasoning");
     const char *effort = json_string_value(json_object_get(reasoning, "effort"));
     if (effort != NULL) {
         json_object_set_new(a->chat, "reasoning_effort", json_string(effort));
         json_object_set_new(a->chat, "enable_thinking", json_boolean(strcmp(effort, "none") != 0));
     }
     return 0;
+}
+
+static int read_request(job *j, const json_t *body, fault *f) {
+    ask *a = &j->ask;
+    int64_t top = 0;
+    if (ask_read_common(a, body, f) != 0 ||
+        ask_int(body, "max_output_tokens", 1, INT32_MAX, &a->max_tokens, f) != 0 ||
+        ask_int(body, "top_logprobs", 0, ASK_TOP_MAX, &top, f) != 0 ||
+        ask_read_format(a, json_object_get(json_object_get(body, "text"), "format"), "text.format",
+                        f) != 0 ||
+        ask_read_grammar(a, body, f) != 0) {
+        return -1;
+    }
+    a->top = (int)top;
+    a->logprobs = top > 0;
+    return read_prompt(j, body, f);
 }
 
 /* ---- items of the answer --------------------------------------------------------------------- */
@@ -229,11 +208,20 @@ static json_t *message_item(choice *c, int number, int done) {
                      "role", "assistant", "content", part);
 }
 
+/* A call that the end cut off says so. Of a namespace's function Codex wants both names. */
 static json_t *call_item(const choice *c, const call *k, int number, int done) {
-    return json_pack("{s:s, s:o, s:s, s:s, s:o, s:s}", "type", "function_call", "id",
-                     item_id(c->j, "fc", number), "call_id", k->id, "name", k->name, "arguments",
-                     done ? job_text(&k->arguments) : json_string(""), "status",
-                     done ? "completed" : "in_progress");
+    const char *name, *space = tools_split(&c->j->ask, k->name, &name);
+    json_t *item =
+        json_pack("{s:s, s:o, s:s, s:s, s:o, s:s}", "type", "function_call", "id",
+                  item_id(c->j, "fc", number), "call_id", k->id, "name", name, "arguments",
+                  done ? job_text(&k->arguments) : json_string(""), "status",
+                  !done      ? "in_progress"
+                  : k->whole ? "completed"
+                             : "incomplete");
+    if (space != NULL) {
+        json_object_set_new(item, "namespace", json_string(space));
+    }
+    return item;
 }
 
 static json_t *output_of(choice *c) {
@@ -436,6 +424,9 @@ static void fail(job *j, const fault *f) {
     send_event(j, "response.failed", json_pack("{s:o}", "response", all));
 }
 
+static const char *const echoed[] = {"instructions", "tools",    "tool_choice",
+                                     "text",         "metadata", NULL};
+
 static const api responses_api = {
     .id_prefix = "resp_",
     .read = read_request,
@@ -449,15 +440,36 @@ static const api responses_api = {
     .end = end,
     .fail = fail,
     .whole = whole,
+    .echoed = echoed,
 };
+
+static json_t *count(job *j) {
+    gw_chat_text text = {0};
+    if (chat_text_count(j->m, &j->ask, &text, &j->f) != 0) {
+        return NULL;
+    }
+    json_t *answer = json_pack("{s:s, s:I}", "object", "response.input_tokens", "input_tokens",
+                               (json_int_t)text.n_ids);
+    gw_chat_text_free(&text);
+    return answer;
+}
+
+static const api count_api = {.id_prefix = "resp_", .read = read_prompt, .run = count};
 
 static void answer(conn *c, const char *rest) {
     (void)rest;
     job_start(c, &responses_api);
 }
 
+static void answer_count(conn *c, const char *rest) {
+    (void)rest;
+    job_start(c, &count_api);
+}
+
 const route routes_responses[] = {
-    {"POST", "/v1/responses", 0, FORM_OPENAI, answer},
-    {"POST", "/responses", 0, FORM_OPENAI, answer},
+    {"POST", "/v1/responses", 0, FORM_RESPONSES, answer},
+    {"POST", "/responses", 0, FORM_RESPONSES, answer},
+    {"POST", "/v1/responses/input_tokens", 0, FORM_RESPONSES, answer_count},
+    {"POST", "/responses/input_tokens", 0, FORM_RESPONSES, answer_count},
     {NULL, NULL, 0, FORM_OPENAI, NULL},
 };

@@ -9,6 +9,7 @@
 #include "apps/serve/job.h"
 #include "apps/serve/routes.h"
 #include "include/godwit_bind.h"
+#include "apps/serve/tools.h"
 
 static int read_model(job *j, const json_t *body, fault *f) {
     return ask_text(body, "model", &j->ask.model, f);
@@ -109,7 +110,7 @@ static json_t *detokenize(job *j) {
 
 static int read_chat(job *j, const json_t *body, fault *f) {
     json_t *messages = NULL;
-    if (read_model(j, body, f) != 0 || chat_text_tools(&j->ask, body, f) != 0 ||
+    if (read_model(j, body, f) != 0 || tools_read(&j->ask, body, f) != 0 ||
         (messages = chat_text_messages(json_object_get(body, "messages"), f)) == NULL) {
         return -1;
     }
@@ -118,11 +119,7 @@ static int read_chat(job *j, const json_t *body, fault *f) {
 
 static json_t *apply_template(job *j) {
     gw_chat_text text = {0};
-    if (j->m->chat == NULL) {
-        fault_set(&j->f, 400, NULL, "%s", j->m->chat_fault);
-        return NULL;
-    }
-    if (chat_text_write(j->m, &j->ask, &text, &j->f) != 0) {
+    if (chat_text_count(j->m, &j->ask, &text, &j->f) != 0) {
         return NULL;
     }
     json_t *answer = json_pack("{s:o, s:I}", "prompt", job_bytes(text.text, text.bytes), "n_tokens",
@@ -133,14 +130,11 @@ static json_t *apply_template(job *j) {
 
 static json_t *count_input(job *j) {
     gw_chat_text text = {0};
-    if (j->m->chat == NULL) {
-        fault_set(&j->f, 400, NULL, "%s", j->m->chat_fault);
+    if (chat_text_count(j->m, &j->ask, &text, &j->f) != 0) {
         return NULL;
     }
-    if (chat_text_write(j->m, &j->ask, &text, &j->f) != 0) {
-        return NULL;
-    }
-    json_t *answer = json_pack("{s:I}", "input_tokens", (json_int_t)text.n_ids);
+    json_t *answer = json_pack("{s:s, s:I}", "object", "chat.completion.input_tokens",
+                               "input_tokens", (json_int_t)text.n_ids);
     gw_chat_text_free(&text);
     return answer;
 }
@@ -329,6 +323,7 @@ const route routes_text[] = {
     {"POST", "/detokenize", 0, FORM_OPENAI, answer_detokenize},
     {"POST", "/apply-template", 0, FORM_OPENAI, answer_template},
     {"POST", "/v1/chat/completions/input_tokens", 0, FORM_OPENAI, answer_count},
+    {"POST", "/chat/completions/input_tokens", 0, FORM_OPENAI, answer_count},
     {"GET", "/tokenizer_info", 0, FORM_OPENAI, answer_tokenizer},
     {"GET", "/props", 0, FORM_OPENAI, answer_props},
     {"GET", "/slots", 0, FORM_OPENAI, answer_slots},

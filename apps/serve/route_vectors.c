@@ -1,5 +1,6 @@
-/* apps/serve/route_vectors.c - vectors and scores of texts: OpenAI's embeddings, and rerank in the
- * form that Jina's and Cohere's clients know. Models that make text answer with 501. */
+/* apps/serve/route_vectors.c - vectors and scores of texts: OpenAI's and Ollama's embeddings,
+ * rerank as Jina, Cohere and TEI (Hugging Face's text-embeddings-inference) have it. Models that
+ * make text answer with 501. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@ static int no_memory(job *j) { return fault_set(&j->f, 503, NULL, "out of memory
 typedef struct texts {
     gw_encoder_text *at; /* [n]; ids and types are malloc'd */
     size_t n, tokens;
+    int cut; /* what is too long loses its end, but for the token that ends a text */
 } texts;
 
 static void free_texts(texts *t) {
@@ -34,7 +36,16 @@ static int add_tokens(job *j, texts *t, int32_t *ids, int32_t *types, size_t n) 
     if (n == 0) {
         return fault_set(&j->f, 400, "input", "text %zu has no tokens", t->n);
     }
-    if (n > (size_t)j->m->n_ctx) {
+    size_t room = (size_t)j->m->n_ctx;
+    if (n > room && t->cut) {
+        ids[room - 1] = ids[n - 1];
+        if (types != NULL) {
+            types[room - 1] = types[n - 1];
+        }
+        t->tokens -= n - room;
+        one->n = n = room;
+    }
+    if (n > room) {
         fault_set(&j->f, 400, "input", "text %zu has %zu tokens, at most %d fit", t->n, n,
                   (int)j->m->n_ctx);
         j->f.code = "context_length_exceeded";
@@ -49,11 +60,14 @@ static int add_tokens(job *j, texts *t, int32_t *ids, int32_t *types, size_t n) 
     return 0;
 }
 
-/* A text, behind what the model's files put before each; pair NULL: alone. */
+/* A text, after what the model's files put before each; pair NULL: alone. */
 static int add_text(job *j, texts *t, const char *before, const json_t *text, const json_t *pair) {
     text_buffer whole = {0};
     int32_t *ids = NULL, *types = NULL;
     size_t n = 0;
+    if (job_is_gone(j)) {
+        return fault_set(&j->f, 503, NULL, "the client has left");
+    }
     if (text_add(&whole, before, strlen(before)) != 0 ||
         text_add(&whole, json_string_value(text), json_string_length(text)) != 0) {
         free(whole.at);
@@ -93,12 +107,8 @@ static int add_ids(job *j, texts *t, const json_t *list) {
     return add_tokens(j, t, ids, NULL, n);
 }
 
-static int read_input(job *j, texts *t) {
-    const json_t *input = json_object_get(j->ask.root, "input");
+static int read_input(job *j, texts *t, const json_t *input) {
     const char *name = NULL;
-    if (input == NULL) {
-        input = json_object_get(j->ask.root, "content"); /* llama-server's */
-    }
     if (ask_text(j->ask.root, "prompt_name", &name, &j->f) != 0) {
         return -1;
     }
@@ -171,6 +181,9 @@ static json_t *vector_of(const float *x, size_t d, int packed) {
 static int compute(job *j, const texts *t, float *out, size_t width, int scores) {
     for (size_t i = 0; i < t->n; i += SLICE) {
         size_t n = t->n - i < SLICE ? t->n - i : SLICE;
+        if (job_is_gone(j)) {
+            return fault_set(&j->f, 503, NULL, "the client has left");
+        }
         model_lock(j->m);
         gw_status status = scores ? gw_encoder_score(j->m->encoder, t->at + i, n, out + i * width)
                                   : gw_encoder_embed(j->m->encoder, t->at + i, n, out + i * width);
@@ -187,23 +200,54 @@ static json_t *usage_of(const texts *t) {
                      (json_int_t)t->tokens);
 }
 
-static json_t *embeddings(job *j, const texts *t, int packed, int64_t dimensions) {
+/* The vectors as they are written take their place in the account: JSON numbers are large. */
+static int hold_vectors(job *j, const texts *t, size_t d, int packed) {
+    uint64_t bytes = (uint64_t)t->n * d * (packed ? 12 : 48);
+    if (bytes > ACCOUNT_REQUEST) {
+        return fault_set(&j->f, 413, "input",
+                         "input: the vectors of %zu texts would take %llu MiB: send fewer at a "
+                         "time%s",
+                         t->n, (unsigned long long)(bytes >> 20),
+                         packed ? "" : ", or ask for base64");
+    }
+    if (account_set(j->s->account, &j->hold, j->hold.bytes + bytes) != 0) {
+        fault_set(&j->f, 503, NULL, "too many long requests are held at once: try again later");
+        j->f.retry_after = 5;
+        return -1;
+    }
+    return 0;
+}
+
+/* A list of vectors, or NULL and j->f. */
+static json_t *vectors_of(job *j, const texts *t, int packed, int64_t dimensions) {
     size_t width = (size_t)j->m->encodes.width, d = dimensions > 0 ? (size_t)dimensions : width;
-    float *out = calloc(t->n, width * sizeof *out);
+    float *out = hold_vectors(j, t, d, packed) == 0 ? calloc(t->n + 1, width * sizeof *out) : NULL;
     if (out == NULL || compute(j, t, out, width, 0) != 0) {
         free(out);
         return NULL;
     }
-    json_t *data = json_array();
+    json_t *list = json_array();
     for (size_t i = 0; i < t->n; i++) {
         if (d < width) {
             shorten(out + i * width, d);
         }
-        json_array_append_new(data, json_pack("{s:s, s:I, s:o}", "object", "embedding", "index",
-                                              (json_int_t)i, "embedding",
-                                              vector_of(out + i * width, d, packed)));
+        json_array_append_new(list, vector_of(out + i * width, d, packed));
     }
     free(out);
+    return list;
+}
+
+static json_t *embeddings(job *j, const texts *t, int packed, int64_t dimensions) {
+    json_t *list = vectors_of(j, t, packed, dimensions), *data = json_array();
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_array_append_new(data, json_pack("{s:s, s:I, s:O}", "object", "embedding", "index",
+                                              (json_int_t)i, "embedding", json_array_get(list, i)));
+    }
+    if (list == NULL) {
+        json_decref(data);
+        return NULL;
+    }
+    json_decref(list);
     return json_pack("{s:s, s:o, s:s, s:o}", "object", "list", "data", data, "model", job_model(j),
                      "usage", usage_of(t));
 }
@@ -220,6 +264,8 @@ static int is_encoder(job *j, const char *what) {
 }
 
 static json_t *run_embeddings(job *j) {
+    const json_t *input = json_object_get(j->ask.root, "input");
+    const json_t *content = json_object_get(j->ask.root, "content"); /* llama-server's */
     const char *format = "float";
     int64_t dimensions = 0;
     texts t = {0};
@@ -230,11 +276,53 @@ static json_t *run_embeddings(job *j) {
         int packed = strcmp(format, "base64") == 0;
         if (!packed && strcmp(format, "float") != 0) {
             fault_set(&j->f, 400, "encoding_format", "encoding_format: float or base64 is needed");
-        } else if (read_input(j, &t) == 0) {
+        } else if (read_input(j, &t, input != NULL ? input : content) == 0) {
             answer = embeddings(j, &t, packed, dimensions);
         }
     }
     free_texts(&t);
+    return answer;
+}
+
+/* Ollama's: what is too long is cut unless "truncate" is false; a request without texts has no
+ * vectors, and the model is loaded. */
+static json_t *run_embed(job *j) {
+    const json_t *input = json_object_get(j->ask.root, "input");
+    int none = input == NULL || json_is_null(input) ||
+               (json_is_string(input) && json_string_length(input) == 0) ||
+               (json_is_array(input) && json_array_size(input) == 0);
+    int64_t dimensions = 0;
+    texts t = {.cut = 1};
+    json_t *list = NULL;
+    if (is_encoder(j, "/api/embed") == 0 && ask_bool(j->ask.root, "truncate", &t.cut, &j->f) == 0 &&
+        ask_int(j->ask.root, "dimensions", 1, j->m->encodes.width, &dimensions, &j->f) == 0) {
+        list = none                            ? json_array()
+               : read_input(j, &t, input) == 0 ? vectors_of(j, &t, 0, dimensions)
+                                               : NULL;
+    }
+    free_texts(&t);
+    return list == NULL ? NULL
+                        : json_pack("{s:s, s:o, s:I, s:I, s:I}", "model", job_model(j),
+                                    "embeddings", list, "total_duration",
+                                    (json_int_t)(1e9 * (app_seconds() - j->began)), "load_duration",
+                                    (json_int_t)0, "prompt_eval_count", (json_int_t)t.tokens);
+}
+
+/* The older form, of one text. */
+static json_t *run_old_embedding(job *j) {
+    const json_t *prompt = json_object_get(j->ask.root, "prompt");
+    texts t = {.cut = 1};
+    json_t *list = NULL, *one = NULL;
+    if (is_encoder(j, "/api/embeddings") == 0) {
+        int none = !json_is_string(prompt) || json_string_length(prompt) == 0;
+        list = none                             ? json_pack("[[]]")
+               : read_input(j, &t, prompt) == 0 ? vectors_of(j, &t, 0, 0)
+                                                : NULL;
+        one = json_array_get(list, 0);
+    }
+    free_texts(&t);
+    json_t *answer = one != NULL ? json_pack("{s:O}", "embedding", one) : NULL;
+    json_decref(list);
     return answer;
 }
 
@@ -283,7 +371,29 @@ static int read_pairs(job *j, const json_t *documents, texts *t) {
     return 0;
 }
 
-static json_t *scores(job *j, const json_t *documents, const texts *t, int64_t top, int shown) {
+/* How an API asks for scores and is answered. */
+typedef struct rerank_form {
+    int tei;    /* a list of {index, score, text} */
+    int cohere; /* between 0 and 1; documents that are too long are cut */
+    int shown;  /* the texts come back */
+    int raw;    /* the classifier's own numbers */
+    int64_t top;
+} rerank_form;
+
+static json_t *row_of(const scored *one, const json_t *documents, const rerank_form *form) {
+    const json_t *text = document_text(json_array_get(documents, one->index));
+    double score = form->raw ? (double)one->score : 1 / (1 + exp(-(double)one->score));
+    json_t *row = json_pack("{s:I, s:f}", "index", (json_int_t)one->index,
+                            form->tei ? "score" : "relevance_score", score);
+    if (form->shown) {
+        json_object_set_new(row, form->tei ? "text" : "document",
+                            form->tei ? json_incref((json_t *)(uintptr_t)text)
+                                      : json_pack("{s:O}", "text", text));
+    }
+    return row;
+}
+
+static json_t *scores(job *j, const json_t *documents, const texts *t, const rerank_form *form) {
     size_t labels = (size_t)j->m->encodes.labels;
     float *out = calloc(t->n, labels * sizeof *out);
     scored *order = calloc(t->n, sizeof *order);
@@ -299,42 +409,61 @@ static json_t *scores(job *j, const json_t *documents, const texts *t, int64_t t
         order[i] = (scored){.score = labels == 2 ? s[1] - s[0] : s[0], .index = i};
     }
     qsort(order, t->n, sizeof *order, by_score);
-    for (size_t i = 0; i < t->n && (top <= 0 || i < (size_t)top); i++) {
-        json_t *row = json_pack("{s:I, s:f}", "index", (json_int_t)order[i].index,
-                                "relevance_score", (double)order[i].score);
-        if (shown) {
-            const json_t *text = document_text(json_array_get(documents, order[i].index));
-            json_object_set_new(row, "document", json_pack("{s:O}", "text", text));
-        }
-        json_array_append_new(results, row);
+    for (size_t i = 0; i < t->n && (form->top <= 0 || i < (size_t)form->top); i++) {
+        json_array_append_new(results, row_of(&order[i], documents, form));
     }
     free(out);
     free(order);
-    return json_pack("{s:s, s:s, s:o, s:o}", "object", "list", "model", job_model(j), "usage",
-                     usage_of(t), "results", results);
+    if (form->tei) {
+        return results;
+    }
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:{s:{s:s}, s:{s:i}}}", "id", j->id, "object",
+                     "list", "model", job_model(j), "usage", usage_of(t), "results", results,
+                     "meta", "api_version", "version", form->cohere ? "2" : "1", "billed_units",
+                     "search_units", 1);
 }
 
-static json_t *run_rerank(job *j) {
+static int read_form(job *j, rerank_form *form) {
+    static const ask_refusal refused[] = {{"truncation_direction", "\"right\""}, {NULL, NULL}};
+    const json_t *root = j->ask.root;
+    if (form->tei) {
+        form->raw = 0;
+        return ask_refuse(root, refused, &j->f) != 0 ||
+                       ask_bool(root, "raw_scores", &form->raw, &j->f) != 0 ||
+                       ask_bool(root, "return_text", &form->shown, &j->f) != 0
+                   ? -1
+                   : 0;
+    }
+    return ask_int(root, "top_n", 1, INT32_MAX, &form->top, &j->f) != 0 ||
+                   ask_bool(root, "return_documents", &form->shown, &j->f) != 0
+               ? -1
+               : 0;
+}
+
+static json_t *rerank(job *j, rerank_form *form) {
     const json_t *documents = json_object_get(j->ask.root, "documents");
-    int64_t top = 0;
-    int shown = 0;
-    texts t = {0};
+    const json_t *given = json_object_get(j->ask.root, "texts");
+    texts t = {.cut = form->cohere};
     json_t *answer = NULL;
-    if (documents == NULL) {
-        documents = json_object_get(j->ask.root, "texts");
+    if (documents == NULL && given != NULL) { /* as llama-server tells them apart */
+        documents = given;
+        form->tei = 1;
     }
     if (is_encoder(j, "/v1/rerank") == 0 && j->m->encodes.labels == 0) {
         fault_set(&j->f, 501, "model", "%s has no classifier: it makes vectors, no scores",
                   j->m->id);
     }
-    if (j->f.status == 0 && ask_int(j->ask.root, "top_n", 1, INT32_MAX, &top, &j->f) == 0 &&
-        ask_bool(j->ask.root, "return_documents", &shown, &j->f) == 0 &&
+    if (j->f.status == 0 && read_form(j, form) == 0 &&
+        ask_bool(j->ask.root, form->tei ? "truncate" : "truncation", &t.cut, &j->f) == 0 &&
         read_pairs(j, documents, &t) == 0) {
-        answer = scores(j, documents, &t, top, shown);
+        answer = scores(j, documents, &t, form);
     }
     free_texts(&t);
     return answer;
 }
+
+static json_t *run_rerank(job *j) { return rerank(j, &(rerank_form){.raw = 1}); }
+static json_t *run_cohere(job *j) { return rerank(j, &(rerank_form){.cohere = 1}); }
 
 /* ---- routes ---------------------------------------------------------------------------------- */
 
@@ -342,23 +471,36 @@ static int read_model(job *j, const json_t *body, fault *f) {
     return ask_text(body, "model", &j->ask.model, f);
 }
 
+static int read_ollama(job *j, const json_t *body, fault *f) {
+    return ask_text(body, "model", &j->ask.model, f) != 0 ? -1 : ask_keep_alive(&j->ask, body, f);
+}
+
 static const api embeddings_api = {.id_prefix = "embd-", .read = read_model, .run = run_embeddings};
+static const api embed_api = {.id_prefix = "embd-", .read = read_ollama, .run = run_embed};
+static const api old_api = {.id_prefix = "embd-", .read = read_ollama, .run = run_old_embedding};
 static const api rerank_api = {.id_prefix = "rank-", .read = read_model, .run = run_rerank};
+static const api cohere_api = {.id_prefix = "rank-", .read = read_model, .run = run_cohere};
 
-static void answer_embeddings(conn *c, const char *rest) {
-    (void)rest;
-    job_start(c, &embeddings_api);
-}
-
-static void answer_rerank(conn *c, const char *rest) {
-    (void)rest;
-    job_start(c, &rerank_api);
-}
+#define ANSWER(name)                                                                               \
+    static void answer_##name(conn *c, const char *rest) {                                         \
+        (void)rest;                                                                                \
+        job_start(c, &name##_api);                                                                 \
+    }
+ANSWER(embeddings)
+ANSWER(embed)
+ANSWER(old)
+ANSWER(rerank)
+ANSWER(cohere)
 
 const route routes_vectors[] = {
     {"POST", "/v1/embeddings", 0, FORM_OPENAI, answer_embeddings},
     {"POST", "/embeddings", 0, FORM_OPENAI, answer_embeddings},
+    {"POST", "/api/embed", 0, FORM_OLLAMA, answer_embed},
+    {"POST", "/api/embeddings", 0, FORM_OLLAMA, answer_old},
     {"POST", "/v1/rerank", 0, FORM_OPENAI, answer_rerank},
     {"POST", "/rerank", 0, FORM_OPENAI, answer_rerank},
+    {"POST", "/v1/reranking", 0, FORM_OPENAI, answer_rerank},
+    {"POST", "/reranking", 0, FORM_OPENAI, answer_rerank},
+    {"POST", "/v2/rerank", 0, FORM_OPENAI, answer_cohere},
     {NULL, NULL, 0, FORM_OPENAI, NULL},
 };

@@ -12,6 +12,8 @@ static const route *const families[] = {
     routes_messages, routes_native, routes_ollama, routes_vectors,
 };
 
+enum { SMALL_BODY = 1 << 20 };
+
 /* ---- finding --------------------------------------------------------------------------------- */
 
 static int has_method(const route *r, const char *method) {
@@ -92,23 +94,21 @@ static int is_address(const char *name) {
     return inet_pton(AF_INET, name, bytes) == 1 || inet_pton(AF_INET6, name, bytes) == 1;
 }
 
-static int is_local_name(const char *name) {
-    size_t n = strlen(name);
-    return strcasecmp(name, "localhost") == 0 ||
-           (n > 10 && strcasecmp(name + n - 10, ".localhost") == 0);
+static int ends_with(const char *name, const char *end) {
+    size_t n = strlen(name), k = strlen(end);
+    return n > k && strcasecmp(name + n - k, end) == 0;
 }
 
-/* A page of the web that gives its own name this machine's address would be asked for by that name
- * (DNS rebinding). With a key it gets nothing anyway. */
-static int knows_host(const server *s, const http_head *head) {
-    const char *host = http_head_field(head, "Host");
-    char name[256];
-    if (host == NULL || !s->loopback || s->n_keys > 0) {
-        return 1;
-    }
-    host_name(host, name);
-    if (name[0] == '\0' || is_address(name) || is_local_name(name) ||
-        strcasecmp(name, s->o->host) == 0) {
+/* Names that no page of the web can have: of this machine, of its network (RFC 6762), and those
+ * (RFC 9476) by which containers reach the machine that they run on. */
+static int is_local_name(const char *name) {
+    return strcasecmp(name, "localhost") == 0 || ends_with(name, ".localhost") ||
+           ends_with(name, ".local") || ends_with(name, ".internal");
+}
+
+/* The server's own, or one that it was started with. */
+static int is_named_host(const server *s, const char *name) {
+    if (strcasecmp(name, s->o->host) == 0) {
         return 1;
     }
     for (size_t i = 0; i < s->o->allowed_hosts.n; i++) {
@@ -120,40 +120,71 @@ static int knows_host(const server *s, const http_head *head) {
     return 0;
 }
 
-/* "http://localhost:3000", "http://127.0.0.1", ... */
-static int is_local_origin(const char *origin) {
-    const char *host = strstr(origin, "://");
+/* A page of the web that gives its own name this machine's address would be asked for by that name
+ * (DNS rebinding). With a key it gets nothing anyway. */
+static int knows_host(const server *s, const http_head *head) {
+    const char *host = http_head_field(head, "Host");
     char name[256];
-    if (host == NULL) {
-        return 0;
+    if (host == NULL || !s->loopback || s->n_keys > 0) {
+        return 1;
     }
-    host_name(host + 3, name);
-    return is_local_name(name) || strcmp(name, "127.0.0.1") == 0 || strcmp(name, "::1") == 0;
+    host_name(host, name);
+    return name[0] == '\0' || is_address(name) || is_local_name(name) || is_named_host(s, name);
 }
 
-static int allows_origin(const server *s, const char *origin) {
+static int is_loopback_address(const char *name) {
+    struct in_addr four;
+    return (inet_pton(AF_INET, name, &four) == 1 && ntohl(four.s_addr) >> 24 == 127) ||
+           strcmp(name, "::1") == 0;
+}
+
+/* Programs that show pages of their own; a page of the web has none of these schemes. */
+static int is_program(const char *origin) {
+    static const char *const schemes[] = {"app://", "tauri://", "file://", "vscode-webview://",
+                                          "vscode-file://"};
+    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
+        if (strncasecmp(origin, schemes[i], strlen(schemes[i])) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* A page of a host that may ask: this machine's, the server's own as it was asked for, one that it
+ * was started with. */
+static int is_known_origin(const server *s, const http_head *head, const char *origin) {
+    const char *at = strstr(origin, "://"), *host = http_head_field(head, "Host");
+    char name[256];
+    if (at == NULL) {
+        return 0;
+    }
+    host_name(at + 3, name);
+    int named = is_named_host(s, name) && !is_address(name);
+    int itself = host != NULL && strcasecmp(at + 3, host) == 0 && knows_host(s, head);
+    return is_local_name(name) || is_loopback_address(name) || named || itself ||
+           is_program(origin);
+}
+
+static int allows_origin(const server *s, const http_head *head, const char *origin) {
     for (size_t i = 0; i < s->o->cors_origins.n; i++) {
         const char *allowed = s->o->cors_origins.at[i];
         if (strcmp(allowed, "*") == 0 || strcasecmp(allowed, origin) == 0) {
             return 1;
         }
     }
-    return s->o->cors_origins.n == 0 && (s->n_keys == 0 || is_local_origin(origin));
+    return is_known_origin(s, head, origin);
 }
 
 void routes_origin(const conn *c, struct evbuffer *out) {
     const server *s = conn_server(c);
     const http_head *head = conn_head(c);
     const char *origin = head->bytes != NULL ? http_head_field(head, "Origin") : NULL;
-    if (origin == NULL || !allows_origin(s, origin)) {
+    if (origin == NULL || !allows_origin(s, head, origin)) {
         return;
     }
-    if (s->n_keys == 0 && s->o->cors_origins.n == 0) {
-        evbuffer_add_printf(out, "Access-Control-Allow-Origin: *\r\n");
-    } else {
-        evbuffer_add_printf(out, "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n", origin);
-    }
-    evbuffer_add_printf(out, "Access-Control-Expose-Headers: X-Request-Id, Retry-After\r\n");
+    evbuffer_add_printf(out, "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n", origin);
+    evbuffer_add_printf(out, "Access-Control-Expose-Headers: X-Request-Id, Retry-After, "
+                             "Godwit-Relaxed\r\n");
 }
 
 /* OPTIONS, CORS preflight among them; unauthenticated, as browsers send no key with it. */
@@ -162,7 +193,7 @@ static void answer_options(conn *c) {
     const char *wanted = http_head_field(head, "Access-Control-Request-Headers");
     const char *origin = http_head_field(head, "Origin");
     char extra[1024] = "Allow: GET, HEAD, POST, OPTIONS\r\n";
-    if (origin != NULL && allows_origin(conn_server(c), origin)) {
+    if (origin != NULL && allows_origin(conn_server(c), head, origin)) {
         snprintf(extra, sizeof extra,
                  "Allow: GET, HEAD, POST, OPTIONS\r\n"
                  "Access-Control-Allow-Methods: GET, HEAD, POST, OPTIONS\r\n"
@@ -171,6 +202,26 @@ static void answer_options(conn *c) {
     }
     conn_begin(c, 204, "", 0, extra);
     conn_end(c);
+}
+
+/* What is wrong whatever the route: 0, or a status with its fault. */
+static int refuse_any(const server *s, const http_head *head, fault *f) {
+    const char *origin = http_head_field(head, "Origin");
+    const char *coding = http_head_field(head, "Content-Encoding");
+    if (!knows_host(s, head)) {
+        fault_set(f, 403, NULL,
+                  "this server listens on this machine only and is not known as '%.100s': use "
+                  "localhost, or start it with --allowed-host",
+                  http_head_field(head, "Host"));
+    } else if (origin != NULL && !allows_origin(s, head, origin)) {
+        fault_set(f, 403, NULL,
+                  "pages of %.100s may not ask this server: --cors-origin names those that may",
+                  origin);
+    } else if (coding != NULL && strcasecmp(coding, "identity") != 0 &&
+               (head->chunked || head->length > 0)) {
+        fault_set(f, 415, NULL, "a body in %.40s is not read here: send it as it is", coding);
+    }
+    return f->status;
 }
 
 int routes_refuse(conn *c, const char **key) {
@@ -184,12 +235,14 @@ int routes_refuse(conn *c, const char **key) {
     }
     const route *r = find(head, &rest, &other);
     conn_set_form(c, r != NULL ? r->form : FORM_OPENAI);
-    if (!knows_host(s, head)) {
-        fault_set(&f, 403, NULL,
-                  "this server listens on this machine only and is not known as '%.100s': use "
-                  "localhost, or start it with --allowed-host",
-                  http_head_field(head, "Host"));
-    } else if (r == NULL && other != NULL) {
+    if (r != NULL && (r->flags & ROUTE_SMALL) != 0) {
+        conn_set_body_max(c, SMALL_BODY);
+    }
+    if (refuse_any(s, head, &f) != 0) {
+        reply_fault(c, &f);
+        return -1;
+    }
+    if (r == NULL && other != NULL) {
         fault_set(&f, 405, NULL, "%.200s takes %s, not %.20s", head->path, other, head->method);
     } else if (r == NULL) {
         fault_set(&f, 404, NULL, "there is no %.200s here", head->path);

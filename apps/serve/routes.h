@@ -9,7 +9,8 @@ struct evbuffer;
 
 enum {
     ROUTE_PUBLIC = 1, /* needs no key */
-    ROUTE_REST = 2    /* the path goes on behind it */
+    ROUTE_REST = 2,   /* the path goes on after it */
+    ROUTE_SMALL = 4   /* a body of more than 1 MiB is refused */
 };
 
 typedef struct route {
@@ -17,7 +18,7 @@ typedef struct route {
     const char *path;
     int flags;
     conn_form form; /* of errors */
-    /* Called with the whole request; answers now or later (conn.h). rest: what comes behind the
+    /* Called with the whole request; answers now or later (conn.h). rest: what comes after the
      * path of a ROUTE_REST. */
     void (*answer)(conn *c, const char *rest);
 } route;

@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include "apps/serve/access_log.h"
+#include "apps/serve/account.h"
 #include "apps/serve/conn.h"
+#include "apps/serve/grammars.h"
 #include "apps/serve/job.h"
 #include "apps/serve/listen.h"
 #include "apps/serve/metrics.h"
@@ -23,8 +25,10 @@ enum {
     CONNS_SPARE = 64,
     WORKERS = 2,
     LAST_WORDS_SECONDS = 2,
+    WORKER_SECONDS = 1,   /* for work under way when the server ends */
     MAPPED_FROM = 1 << 20 /* bytes of a block that is mapped */
 };
+#define ACCOUNT_BYTES ((uint64_t)768 << 20) /* that all requests hold together */
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
@@ -85,11 +89,13 @@ static void show_state(server *s) {
     static uint64_t before;
     uint64_t now = metrics_generated(s->metrics) + jobs_tokens(s);
     if (!terminal_quiet() && isatty(STDERR_FILENO)) {
+        char line[120] = "\r\033[K";
         if (s->n_jobs > 0) {
-            fprintf(stderr, "\r\033[K%d requests, %d rows, %" PRIu64 " tok/s", s->n_jobs,
-                    models_rows(s->models), now > before ? now - before : 0);
-        } else if (before != now) {
-            fprintf(stderr, "\r\033[K");
+            snprintf(line, sizeof line, "\r\033[K%d requests, %d rows, %" PRIu64 " tok/s",
+                     s->n_jobs, models_rows(s->models), now > before ? now - before : 0);
+        }
+        if (s->n_jobs > 0 || before != now) {
+            sink_put(s->err, line, strlen(line));
         }
     }
     before = now;
@@ -115,6 +121,7 @@ static void tick(evutil_socket_t fd, short what, void *user) {
             evconnlistener_enable(s->listeners[i]);
         }
     }
+    grammars_tick(s->grammars);
     models_tick(s->models);
     jobs_tick(s);
     show_state(s);
@@ -175,6 +182,10 @@ static void keep_large_blocks_mapped(void) {
 #endif
 }
 
+/* Notes and errors of the running server. One per process, as the terminal is. */
+static sink *err;
+static void to_err(const char *text, size_t bytes) { sink_put(err, text, bytes); }
+
 static int open_server(server *s) {
     const app_options *o = s->o;
     s->started = app_seconds();
@@ -182,13 +193,23 @@ static int open_server(server *s) {
     s->conns_max = connections_at_most();
     s->metrics = metrics_new();
     s->loop = loop_new(WORKERS);
-    if (s->metrics == NULL || s->loop == NULL) {
+    s->err = sink_new(STDERR_FILENO);
+    s->account = account_new(ACCOUNT_BYTES);
+    s->grammars = grammars_new();
+    if (s->metrics == NULL || s->loop == NULL || s->err == NULL || s->account == NULL ||
+        s->grammars == NULL) {
         app_error("out of memory, or no threads or descriptors left");
         return APP_FAILURE;
     }
+    err = s->err;
+    terminal_divert(to_err);
     int code = take_keys(s);
     if (code == APP_OK) {
-        code = access_log_open(o->log_file, strcmp(o->log_format, "json") == 0, o->quiet, &s->log);
+        const access_options log = {.path = o->log_file,
+                                    .json = strcmp(o->log_format, "json") == 0,
+                                    .quiet = o->quiet,
+                                    .shared = s->err};
+        code = access_log_open(&log, &s->log);
     }
     if (code == APP_OK) {
         code = models_open(s, &s->models);
@@ -205,9 +226,19 @@ static int open_server(server *s) {
     return code;
 }
 
-static void close_server(server *s) {
-    if (s->loop != NULL) {
-        loop_stop_workers(s->loop);
+/* What a worker or the engine still uses is not freed: the process ends with it. */
+static void end_with_work_under_way(server *s, int code) {
+    app_note("work of requests that were given up is still under way: it ends here");
+    access_log_close(s->log);
+    terminal_divert(NULL);
+    sink_free(s->err);
+    fflush(NULL);
+    _exit(code);
+}
+
+static void close_server(server *s, int code) {
+    if (s->loop != NULL && loop_stop_workers(s->loop, WORKER_SECONDS) != 0) {
+        end_with_work_under_way(s, code);
     }
     if (s->models != NULL) {
         models_stop(s->models);
@@ -226,8 +257,12 @@ static void close_server(server *s) {
     }
     access_log_close(s->log);
     metrics_free(s->metrics);
+    grammars_free(s->grammars);
+    account_free(s->account);
     loop_free(s->loop);
     free(s->key_text);
+    terminal_divert(NULL);
+    sink_free(s->err);
 }
 
 static int run_serve(const app_options *o) {
@@ -239,7 +274,7 @@ static int run_serve(const app_options *o) {
         loop_run(s.loop);
         code = models_failed(s.models) ? APP_FAILURE : APP_OK;
     }
-    close_server(&s);
+    close_server(&s, code);
     if (code == APP_OK && s.draining) {
         signals_forget(); /* it was asked to end, and has ended */
     }

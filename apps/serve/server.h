@@ -35,9 +35,14 @@ typedef struct server {
     struct evconnlistener *listeners[LISTENERS_MAX];
     int n_listeners, paused; /* paused: nothing is accepted for now */
     struct event *tick, *signal;
+    struct sink *err;   /* standard error, which nothing waits for */
     struct conn *conns; /* list */
     int n_conns, conns_max;
-    uint64_t body_bytes;         /* of requests that are being read or wait */
+    struct conn_row {
+        struct conn *first, *last;
+    } heads, bodies; /* connections that ask nothing yet, that send a body: the oldest first */
+    struct account *account;     /* of what requests hold, from their first byte to their answer */
+    struct grammars *grammars;   /* what was compiled, for the next turn */
     struct job *jobs;            /* list */
     pthread_mutex_t events_lock; /* of what the engine has to say to jobs */
     int n_jobs;

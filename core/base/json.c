@@ -61,9 +61,7 @@ gw_status gw_json_parse_reals(const char *where, const void *text, size_t n, jso
 
 static int is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* A copy of text [n] in which every integer of more digits than 64 bits surely hold is a real
- * number. NULL: no memory. */
-static char *widen_integers(const char *text, size_t n, size_t *n_out) {
+char *gw_json_widen(const char *text, size_t n, size_t *n_out) {
     enum { DIGITS = 18 };
     char *out = malloc(n + 2 * (n / DIGITS) + 1);
     size_t used = 0, in_string = 0;
@@ -100,7 +98,7 @@ gw_status gw_json_parse_settings(const char *where, const void *text, size_t n, 
         return status;
     }
     size_t n_wide = 0;
-    char *wide = widen_integers(text, n, &n_wide);
+    char *wide = gw_json_widen(text, n, &n_wide);
     if (wide == NULL) {
         return gw_fail(GW_E_NOMEM, where, "no memory for a JSON text");
     }

@@ -149,13 +149,23 @@ static gw_status read_divisors(gw_checkpoint *c, const char *name, int which) {
     return GW_OK;
 }
 
-/* GGUF files may have the architecture of a dense family and experts: "llama+experts" in a spec. */
-static const gw_spec *spec_with_experts(const gw_checkpoint *c) {
+/* The text model inside an image model by its type: "Mistral3ForConditionalGeneration+mistral4". */
+static const gw_spec *spec_inside(const gw_checkpoint *c) {
+    char name[160];
+    const json_t *text = json_object_get(c->config, "text_config");
+    const char *type = json_string_value(json_object_get(text, "model_type"));
+    int n = type != NULL ? snprintf(name, sizeof name, "%s+%s", c->architecture, type) : 0;
+    return n > 0 && (size_t)n < sizeof name ? gw_spec_of(name) : NULL;
+}
+
+/* One architecture may have several families. GGUF files have that of a dense family and experts:
+ * "llama+experts" in a spec. */
+static const gw_spec *spec_by_parts(const gw_checkpoint *c) {
     char name[80], key[96];
     int64_t experts = 0;
     int found = 0;
     if (c->container != GW_CONTAINER_GGUF) {
-        return NULL;
+        return spec_inside(c);
     }
     snprintf(key, sizeof key, "%s.expert_count", c->architecture);
     snprintf(name, sizeof name, "%s+experts", c->architecture);
@@ -214,7 +224,7 @@ static gw_status read_blueprint(gw_checkpoint *c, const char *where, const gw_sp
         GW_TRY(find_tower(c, where, &spec));
         return gw_blueprint_read(gw_spec_family(spec), gw_spec_text(spec), c->blueprint);
     }
-    spec = spec_with_experts(c);
+    spec = spec_by_parts(c);
     if (spec == NULL) {
         GW_TRY(gw_spec_find(where, c->architecture, &spec));
     }

@@ -6,9 +6,12 @@
 #include "apps/option_table.c"
 #include "apps/sampling.c"
 #include "apps/serve/ask.c"
+#include "apps/serve/chat_fit.c"
 #include "apps/serve/chat_text.c"
 #include "apps/serve/fault.c"
+#include "apps/serve/parts.c"
 #include "apps/serve/text.c"
+#include "apps/serve/tools.c"
 
 static void check(int code, const fault *f) {
     if ((code != 0) != (f->status != 0) || strchr(f->text, '\n') != NULL) {
@@ -35,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     f = (fault){0};
     check(ask_read_grammar(&a, root, &f), &f);
     f = (fault){0};
-    check(chat_text_tools(&a, root, &f), &f);
+    check(tools_read(&a, root, &f), &f);
     f = (fault){0};
     json_t *messages = chat_text_messages(json_object_get(root, "messages"), &f);
     check(messages == NULL ? -1 : 0, &f);

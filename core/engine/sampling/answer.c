@@ -6,6 +6,7 @@
 #include "core/engine/run/model_state.h"
 #include "core/engine/sampling/constraint.h"
 #include "core/text/answer/answer.h"
+#include "include/godwit_answer.h"
 
 enum { PROMPT = 64 }; /* tokens of a prompt that are looked at */
 
@@ -16,6 +17,7 @@ struct gw_answer {
     const gw_tool_form *tools;
     const gw_reasoning_form *reasoning;
     gw_tools list;
+    int borrows; /* the list is another answer's */
     gw_reader *reader;
     gw_text_stream *stream;
     gw_bytes rules, notes;
@@ -115,6 +117,18 @@ static gw_status copy_text(char **out, const char *text, size_t bytes) {
     return GW_OK;
 }
 
+static gw_status open_reader(gw_answer *a) {
+    int calls = a->list.n > 0 && a->o.choice != GW_TOOLS_NONE;
+    gw_reader_options reader = {.tools = calls ? a->tools : NULL,
+                                .reasoning = a->reasoning,
+                                .list = &a->list,
+                                .marks = marks_of(a),
+                                .whole_calls = a->o.whole_calls,
+                                .id_seed = a->o.id_seed};
+    GW_TRY(gw_reader_new(&reader, &a->reader));
+    return gw_text_stream_new(a->model->tokenizer, &a->stream);
+}
+
 static gw_status read_options(gw_answer *a, const gw_answer_options *o) {
     GW_TRY(list_special(a));
     GW_TRY(choose_forms(a, o));
@@ -132,15 +146,7 @@ static gw_status read_options(gw_answer *a, const gw_answer_options *o) {
     }
     GW_TRY(copy_text(&a->named, o->named, o->named != NULL ? strlen(o->named) : 0));
     GW_TRY(copy_text(&a->schema, o->schema, o->schema_bytes));
-    int calls = a->list.n > 0 && o->choice != GW_TOOLS_NONE;
-    gw_reader_options reader = {.tools = calls ? a->tools : NULL,
-                                .reasoning = a->reasoning,
-                                .list = &a->list,
-                                .marks = marks_of(a),
-                                .whole_calls = o->whole_calls,
-                                .id_seed = o->id_seed};
-    GW_TRY(gw_reader_new(&reader, &a->reader));
-    return gw_text_stream_new(a->model->tokenizer, &a->stream);
+    return open_reader(a);
 }
 
 gw_status gw_answer_new_sized(const gw_model *model, const gw_answer_options *options, size_t size,
@@ -166,11 +172,35 @@ gw_status gw_answer_new_sized(const gw_model *model, const gw_answer_options *op
     return GW_OK;
 }
 
+gw_status gw_answer_new_like(const gw_answer *like, uint64_t id_seed, gw_answer **out) {
+    gw_answer *a = calloc(1, sizeof *a);
+    if (a == NULL) {
+        return gw_fail(GW_E_NOMEM, like->model->name, "no memory for reading an answer");
+    }
+    a->model = like->model;
+    a->o = like->o;
+    a->o.id_seed = id_seed;
+    a->tools = like->tools;
+    a->reasoning = like->reasoning;
+    a->list = like->list;
+    a->borrows = 1;
+    gw_status status = list_special(a);
+    status = status == GW_OK ? open_reader(a) : status;
+    if (status != GW_OK) {
+        gw_answer_free(a);
+        return status;
+    }
+    *out = a;
+    return GW_OK;
+}
+
 void gw_answer_free(gw_answer *a) {
     if (a != NULL) {
         gw_reader_free(a->reader);
         gw_text_stream_free(a->stream);
-        gw_tools_free(&a->list);
+        if (!a->borrows) {
+            gw_tools_free(&a->list);
+        }
         free(a->named);
         free(a->schema);
         free(a->rules.data);
@@ -228,6 +258,10 @@ gw_status gw_answer_push(gw_answer *a, int32_t id, const gw_part **parts, size_t
                   : gw_reader_push(a->reader, text, bytes, 0, parts, n);
 }
 
+void gw_answer_cut(gw_answer *a) { gw_reader_cut(a->reader, a->o.choice == GW_TOOLS_REQUIRED); }
+
+int gw_answer_beginning(const gw_answer *a) { return (int)gw_reader_start(a->reader); }
+
 gw_status gw_answer_push_text(gw_answer *a, const char *text, size_t bytes, const gw_part **parts,
                               size_t *n) {
     return gw_reader_push(a->reader, text, bytes, 0, parts, n);
@@ -235,10 +269,11 @@ gw_status gw_answer_push_text(gw_answer *a, const char *text, size_t bytes, cons
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-gw_status gw_answer_grammar(gw_answer *a, const gw_chat *chat, gw_grammar **out) {
+/* The rules of an answer with these tools, compiled; *out NULL: any text. */
+static gw_status compile(gw_answer *a, const gw_tools *tools, gw_program **out) {
     gw_answer_rules rules = {.tools = a->tools,
                              .reasoning = a->reasoning,
-                             .list = &a->list,
+                             .list = tools,
                              .marks = marks_of(a),
                              .start = gw_reader_start(a->reader),
                              .choice = a->o.choice,
@@ -248,15 +283,36 @@ gw_status gw_answer_grammar(gw_answer *a, const gw_chat *chat, gw_grammar **out)
                              .free_calls = a->o.free_calls,
                              .schema = a->schema,
                              .schema_bytes = a->o.schema_bytes};
+    *out = NULL;
+    a->rules.n = 0;
+    GW_TRY(gw_answer_write_rules(&rules, &a->rules, &a->notes));
+    return a->rules.n > 0 ? gw_grammar_link("answer", a->rules.data, a->rules.n, out) : GW_OK;
+}
+
+/* Tools that are too large together are let go of in steps; a schema of the answer never is. */
+static gw_status compile_relaxed(gw_answer *a, gw_program **out) {
+    int level = gw_tools_fit(&a->list);
+    for (;;) {
+        gw_tools relaxed = {0};
+        a->notes.n = 0;
+        GW_TRY(gw_tools_relax(&a->list, level, &relaxed, &a->notes));
+        gw_status status = compile(a, level > 0 ? &relaxed : &a->list, out);
+        gw_tools_free(&relaxed);
+        if (status != GW_E_LIMIT || a->list.n == 0 || level == GW_RELAX_MAX) {
+            return status;
+        }
+        level = level < GW_RELAX_MAX - 1 ? GW_RELAX_MAX - 1 : GW_RELAX_MAX;
+    }
+}
+
+gw_status gw_answer_grammar(gw_answer *a, const gw_chat *chat, gw_grammar **out) {
     gw_program *program = NULL;
     int32_t ends[GW_GRAMMAR_ENDS];
-    a->rules.n = a->notes.n = 0;
-    GW_TRY(gw_answer_write_rules(&rules, &a->rules, &a->notes));
-    if (a->rules.n == 0) {
+    GW_TRY(compile_relaxed(a, &program));
+    if (program == NULL) {
         *out = NULL;
         return GW_OK;
     }
-    GW_TRY(gw_grammar_link("answer", a->rules.data, a->rules.n, &program));
     size_t n = gw_grammar_ends(a->model, chat, ends, GW_GRAMMAR_ENDS);
     return gw_grammar_bind(a->model->vocab, a->model->tokenizer, gw_model_n_vocab(a->model), ends,
                            n, program, out);

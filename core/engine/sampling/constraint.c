@@ -7,6 +7,7 @@
 
 #include "core/engine/run/model_state.h"
 #include "core/text/grammar/json_schema.h"
+#include "include/godwit_answer.h"
 
 struct gw_grammar {
     gw_program *program;
@@ -49,11 +50,15 @@ gw_status gw_grammar_make(const gw_vocab *vocab, const gw_tokenizer *tokenizer, 
                           const int32_t *ends, size_t n_ends, gw_grammar_kind kind,
                           const char *text, size_t bytes, gw_grammar **out) {
     gw_program *program = NULL;
-    if (kind != GW_GRAMMAR_GBNF && kind != GW_GRAMMAR_JSON_SCHEMA) {
+    if (kind == GW_GRAMMAR_GBNF) {
+        GW_TRY(gw_grammar_compile("grammar", text, bytes, &program));
+    } else if (kind == GW_GRAMMAR_JSON_SCHEMA) {
+        GW_TRY(gw_json_schema_compile(text, bytes, &program));
+    } else if ((int)kind == GW_GRAMMAR_PATTERN) {
+        GW_TRY(gw_json_pattern_compile(text, bytes, &program));
+    } else {
         return gw_fail(GW_E_ARGUMENT, "grammar", "%d is no kind of grammar", (int)kind);
     }
-    GW_TRY(kind == GW_GRAMMAR_GBNF ? gw_grammar_compile("grammar", text, bytes, &program)
-                                   : gw_json_schema_compile(text, bytes, &program));
     return gw_grammar_bind(vocab, tokenizer, n_vocab, ends, n_ends, program, out);
 }
 

@@ -38,11 +38,11 @@ typedef struct gw_tool_form {
 } gw_tool_form;
 
 enum {
-    GW_TOOLS_BARE = 1,     /* a call may begin the answer without its mark: the JSON object alone */
-    GW_TOOLS_ONE = 2,      /* one call in an answer                                               */
-    GW_TOOLS_OPENED = 4,   /* prompts end with the first mark of a call                           */
-    GW_TOOLS_KEYED = 8,    /* %o: {"NAME": ARGUMENTS}                                             */
-    GW_TOOLS_LISTED = 16,  /* only what is among the tools is a call: the mark is no strange text */
+    GW_TOOLS_BARE = 1,    /* a call may begin the answer without its mark: the JSON object alone */
+    GW_TOOLS_ONE = 2,     /* one call in an answer                                               */
+    GW_TOOLS_OPENED = 4,  /* prompts end with the first mark of a call                           */
+    GW_TOOLS_KEYED = 8,   /* %o: {"NAME": ARGUMENTS}                                             */
+    GW_TOOLS_LISTED = 16, /* only what is among the tools is a call: the mark is no strange text */
     GW_TOOLS_NUMBERED = 32, /* %n is written "functions.NAME:NUMBER"                              */
     GW_TOOLS_PYTHON = 64 /* values that are no text are written as Python prints them, or as JSON */
 };
@@ -91,6 +91,15 @@ gw_status gw_tools_read(const char *text, size_t bytes, gw_tools *out);
 void gw_tools_free(gw_tools *tools);
 const gw_tool *gw_tools_find(const gw_tools *tools, const char *name, size_t n);
 
+/* Schemas of tools that are too large for one grammar are let go of by levels: above 0 the longest
+ * lengths and counts, then (GW_RELAX_MAX - 1) all of them and patterns, then all that is said of
+ * arguments. */
+enum { GW_RELAX_MAX = 8 };
+/* The first level at which the tools fit, by an estimate that takes one pass over their schemas. */
+int gw_tools_fit(const gw_tools *tools);
+/* The tools at that level, freed by gw_tools_free; a note of what was let go. Level 0: none. */
+gw_status gw_tools_relax(const gw_tools *tools, int level, gw_tools *out, gw_bytes *notes);
+
 /* ---- which spellings are tokens -------------------------------------------------------------- */
 
 /* Is X a token that is no text? NULL in place of the function: none is. */
@@ -121,6 +130,8 @@ gw_status gw_reader_prompt(gw_reader *r, const char *text, size_t n, int token);
  * the only error. Parts are valid until the next call. */
 gw_status gw_reader_push(gw_reader *r, const char *text, size_t n, int token, const gw_part **parts,
                          size_t *n_parts);
+/* Before the last of it: the answer was cut off; forced: it could only have been a call. */
+void gw_reader_cut(gw_reader *r, int forced);
 /* text [n]: the last of it. */
 gw_status gw_reader_end(gw_reader *r, const char *text, size_t n, const gw_part **parts,
                         size_t *n_parts);

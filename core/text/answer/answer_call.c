@@ -123,6 +123,7 @@ void gw_call_reset(gw_reader *r) {
 void gw_call_begin(gw_reader *r, const gw_mark *mark) {
     gw_call_reset(r);
     r->calling = 1;
+    r->unmarked = mark == NULL;
     r->raw.n = 0;
     gw_reader_add(r, &r->raw, r->space.data, r->space.n);
     r->space.n = 0;
@@ -141,6 +142,7 @@ void gw_call_begin(gw_reader *r, const gw_mark *mark) {
 void gw_call_of(gw_reader *r, const char *name, size_t n) {
     gw_call_reset(r);
     r->calling = 1;
+    r->unmarked = 0;
     r->raw.n = r->space.n = 0;
     gw_reader_add(r, &r->name, name, n);
     r->step = gw_pattern_find(&r->call, GW_STEP_ARGUMENTS);
@@ -176,6 +178,16 @@ void gw_call_end_of_text(gw_reader *r) {
     if (r->whole && !r->named && r->name.n == 0) { /* of a whole call only the end is missing */
         r->calling = 0;
         r->raw.n = 0;
+        return;
+    }
+    if (r->cut && (r->named || r->forced || !r->unmarked)) {
+        if (r->named && !r->whole_calls) {
+            gw_reader_emit(r, (gw_part_kind)GW_PART_CALL_CUT, NULL, 0);
+            r->n_calls++;
+        }
+        r->calling = 0;
+        r->raw.n = 0;
+        gw_call_reset(r);
         return;
     }
     gw_call_break(r);

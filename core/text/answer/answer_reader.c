@@ -140,6 +140,7 @@ gw_status gw_reader_reset(gw_reader *r) {
     r->raw.n = r->tail.n = r->space.n = r->head.n = r->text.n = 0;
     r->n_hold = r->n_calls = r->n_parts = 0;
     r->where = is_header_form(r) ? GW_IN_HEADER : GW_IN_TEXT;
+    r->cut = r->forced = 0;
     r->eat = r->skip = r->broken = r->began = r->failed = r->in_call_text = 0;
     r->bare = r->tools != NULL && (r->tools->flags & GW_TOOLS_BARE) != 0;
     r->start = GW_START_TEXT;
@@ -548,6 +549,24 @@ gw_status gw_reader_push(gw_reader *r, const char *text, size_t n, int token, co
     return hand_out(r, parts, n_parts);
 }
 
+void gw_reader_cut(gw_reader *r, int forced) {
+    r->cut = 1;
+    r->forced = forced;
+}
+
+/* Is what is held the beginning of a call's mark? One symbol alone may be any text. */
+static int holds_call_mark(const gw_reader *r) {
+    for (size_t i = 0; i < r->n_marks; i++) {
+        const gw_mark *m = &r->marks[i];
+        int calls = m->action == GW_MARK_BEGIN || m->action == GW_MARK_CALL;
+        if (calls && (m->in & r->where) != 0 && m->n >= r->n_hold &&
+            memcmp(m->symbols, r->hold, r->n_hold * sizeof *r->hold) == 0) {
+            return r->forced || r->n_hold > 1;
+        }
+    }
+    return 0;
+}
+
 gw_status gw_reader_end(gw_reader *r, const char *text, size_t n, const gw_part **parts,
                         size_t *n_parts) {
     begin_push(r);
@@ -557,13 +576,17 @@ gw_status gw_reader_end(gw_reader *r, const char *text, size_t n, const gw_part 
     if (r->calling) {
         gw_call_end_of_text(r);
     }
+    if (r->cut && r->n_hold > 0 && holds_call_mark(r)) {
+        r->n_hold = 0;
+    }
     while (r->n_hold > 0 && !r->calling) {
         release(r);
     }
     if (r->calling) { /* it began with the last symbol */
         gw_call_end_of_text(r);
     }
-    if (r->where == GW_IN_HEADER && r->head.n > 0 && memchr(r->head.data, 1, r->head.n) == NULL) {
+    if (r->where == GW_IN_HEADER && !r->cut && r->head.n > 0 &&
+        memchr(r->head.data, 1, r->head.n) == NULL) {
         gw_reader_emit(r, GW_PART_TEXT, r->head.data, r->head.n);
     }
     r->head.n = 0;

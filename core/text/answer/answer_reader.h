@@ -10,6 +10,7 @@
 
 #include "core/text/answer/answer_pattern.h"
 #include "core/text/answer/answer_scan.h"
+#include "include/godwit_answer.h"
 
 enum { GW_MARKS_MAX = 40, GW_HOLD_MAX = 160, GW_NAME_MAX = 256 };
 
@@ -77,10 +78,12 @@ struct gw_reader {
     gw_bytes head;    /* the header so far; 1: a channel's name follows */
     int in_call_text; /* Muse: a message to a tool */
     gw_answer_start start;
-    int began; /* the prompt has been looked at */
+    int began;       /* the prompt has been looked at */
+    int cut, forced; /* it was cut off; it could only be a call */
 
     /* a call */
     int calling, section, params, whole;
+    int unmarked; /* it began with its object alone */
     size_t step, pos;
     gw_bytes raw, name, id, key, value, arguments, keys;
     int named;      /* CALL has been given out, or the name is known and kept   */

@@ -77,8 +77,8 @@ static int notation_of(const gw_rules_work *w) {
     static const char quote[] = "<|\"|>";
     if (gw_pattern_find(&w->call, GW_STEP_GEMMA) < w->call.n) {
         const gw_marks *marks = &w->r->marks;
-        int token = marks->is_token != NULL &&
-                    marks->is_token(marks->user, quote, sizeof quote - 1);
+        int token =
+            marks->is_token != NULL && marks->is_token(marks->user, quote, sizeof quote - 1);
         return token ? GW_JSON_GEMMA_TOKEN : GW_JSON_GEMMA;
     }
     return gw_pattern_find(&w->call, GW_STEP_PYTHON) < w->call.n ||
@@ -140,15 +140,16 @@ static const json_t *members_of(const gw_tool *tool, char pointer[POINTER]) {
     return schema;
 }
 
-static int is_required(const json_t *schema, const char *name) {
-    const json_t *item;
+/* The names that are required, as members of an object; NULL: no memory. */
+static json_t *required_names(const json_t *schema) {
+    json_t *names = json_object(), *item;
     size_t i;
     json_array_foreach(json_object_get(schema, "required"), i, item) {
-        if (json_is_string(item) && strcmp(json_string_value(item), name) == 0) {
-            return 1;
+        if (json_is_string(item)) {
+            json_object_set_new(names, json_string_value(item), json_true());
         }
     }
-    return 0;
+    return names;
 }
 
 /* What is said of all arguments together cannot be kept where they are written one by one. */
@@ -340,28 +341,62 @@ static size_t escape_pointer(const char *base, const char *name, char out[POINTE
     return n;
 }
 
+/* The schema with this property alone, where nothing in it points to elsewhere: what is read for
+ * each property is then what belongs to it. NULL: the whole is needed, or no memory. */
+static char *alone(const char *base, const char *name, json_t *value) {
+    json_t *copy =
+        strcmp(base, "#") == 0 ? json_pack("{s:{s:O}}", "properties", name, value) : NULL;
+    char *text = copy != NULL ? json_dumps(copy, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    json_decref(copy);
+    if (text != NULL && (strstr(text, "\"$ref") != NULL || strstr(text, "Ref\"") != NULL)) {
+        free(text);
+        text = NULL;
+    }
+    return text;
+}
+
+/* A property of the schema; text: the whole of it, which is read again for each that points
+ * elsewhere, up to a bound (*read: bytes so far). */
+static gw_status put_member(gw_rules_work *w, property *p, const char *base, const char *text,
+                            json_t *value, int python, size_t *read) {
+    enum { READ_MAX = 1 << 24 };
+    char pointer[POINTER], *own = alone(base, p->name, value);
+    p->schema = own != NULL ? own : text;
+    p->pointer = pointer;
+    escape_pointer(base, p->name, pointer);
+    p->is = gw_answer_types(&w->r->list->at[p->i], p->name, strlen(p->name));
+    *read += own != NULL ? 0 : strlen(text);
+    gw_status status = GW_OK;
+    if (own == NULL && *read > READ_MAX) {
+        p->schema = NULL;
+        status = add_note(w, &w->r->list->at[p->i], "it is large, and refers to itself too often");
+    }
+    status = status == GW_OK ? put_one(w, p, python) : status;
+    free(own);
+    return status;
+}
+
 /* Rule "ti-p": the parameters in the order of the schema; those that are not required may be left
  * out. Python: with commas between them. */
 static gw_status put_parameters(gw_rules_work *w, size_t i, int python) {
     const gw_tool *tool = &w->r->list->at[i];
-    char base[POINTER], pointer[POINTER], *text = schema_text(tool, 0);
+    char base[POINTER], *text = schema_text(tool, 0);
     const json_t *schema = members_of(tool, base), *item;
     json_t *properties = json_object_get(schema, "properties"), *value;
+    json_t *needed = required_names(schema);
     gw_bytes order = {0};
     gw_status status = text != NULL ? GW_OK : gw_fail(GW_E_NOMEM, "tools", "no memory");
     const char *name;
-    size_t k = 0, at;
+    size_t k = 0, at, read = 0;
     GW_TRY_DONE(status);
     GW_TRY_DONE(note_beyond(w, tool, schema));
     json_object_foreach(properties, name, value) {
-        int required = is_required(schema, name);
-        property p = {.name = name, .i = i, .k = k, .schema = text, .pointer = pointer};
+        int required = json_object_get(needed, name) != NULL;
+        property p = {.name = name, .i = i, .k = k};
         if (json_is_false(value)) {
             continue;
         }
-        escape_pointer(base, name, pointer);
-        p.is = gw_answer_types(tool, name, strlen(name));
-        GW_TRY_DONE(put_one(w, &p, python));
+        GW_TRY_DONE(put_member(w, &p, base, text, value, python, &read));
         GW_TRY_DONE(gw_bytes_add(&order, required ? "1" : "0", 1));
         k++;
     }
@@ -392,6 +427,7 @@ static gw_status put_parameters(gw_rules_work *w, size_t i, int python) {
     }
     status = gw_rules_put(w->out, "t%zu-p ::= t%zu-h0\n", i, i);
 done:
+    json_decref(needed);
     free(order.data);
     free(text);
     return status;

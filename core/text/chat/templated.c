@@ -74,10 +74,13 @@ static gw_status take_reasoning(gw_chat *c, const char *word) {
     while (at < n && strcmp(word, efforts[at]) != 0) {
         at++;
     }
+    if (strcmp(word, "auto") == 0) {
+        return GW_OK; /* as the template has it */
+    }
     if (!on && !off && at == n) {
         return gw_fail(GW_E_ARGUMENT, "reasoning",
-                       "'%.40s' is neither on, off nor an effort: none, minimal, low, medium, "
-                       "high, xhigh, max",
+                       "'%.40s' is neither auto, on, off nor an effort: none, minimal, low, "
+                       "medium, high, xhigh, max",
                        word);
     }
     const char *flag = off || (at == 0 && !on) ? "false" : "true";

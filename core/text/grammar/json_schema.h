@@ -17,6 +17,8 @@
  * contradiction, a reference to nowhere, a value that is never whole), GW_E_TYPE, GW_E_LIMIT, and
  * those of gw_json_parse. */
 gw_status gw_json_schema_compile(const char *text, size_t n, gw_program **out);
+/* The same of text alone, without quotes: all of which the pattern [n] matches. */
+gw_status gw_json_pattern_compile(const char *text, size_t n, gw_program **out);
 
 /* The same as rules in GBNF, to be part of a larger grammar (gw_grammar_link): their names begin
  * with `prefix`, and PREFIXroot is a value of what `pointer` names ("#", "#/properties/city").
