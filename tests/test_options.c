@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "apps/options.c"
+#include "apps/sampling.c"
 
 #define TEN(x) x x x x x x x x x x
 #define ANY {"--any", KIND_FLAG, 0, offsetof(app_options, help), 0, 0, NULL, NULL, "a"},
@@ -17,6 +18,7 @@ const app_option app_option_table[] = {
 };
 
 void app_error(const char *fmt, ...) { fail_msg("%s", fmt); }
+void app_note(const char *fmt, ...) { fail_msg("%s", fmt); }
 double app_seconds(void) { return 0; }
 int foreign_take(app_options *o, const app_command *command, const char *name, size_t bytes,
                  int argc, char **argv, int *i) {
