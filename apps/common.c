@@ -152,6 +152,8 @@ int app_model_options(const app_options *o, const char *path, int32_t threads, c
         .n_ctx = need != NULL ? need->n_ctx : 0,
         .chunk = need != NULL ? need->batch : 0,
         .predictor = need != NULL && need->predictor,
+        .images = need != NULL && need->images,
+        .mmproj = need != NULL && need->images ? o->mmproj : NULL,
         .kv_type = o->kv_type != NULL && strcmp(o->kv_type, "auto") == 0 ? "f32" : o->kv_type,
         .cancel = signals_cancel(),
     };

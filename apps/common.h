@@ -15,6 +15,7 @@ typedef struct app_need {
     int32_t n_ctx, batch;
     int is_draft; /* the model drafts for another, of which has been said where it runs */
     int predictor; /* as in gw_model_options */
+    int images;    /* its vision tower is opened too */
 } app_need;
 
 /* The model options of o for the model at path (NULL: the built-in one). Exit code. */

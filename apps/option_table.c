@@ -414,11 +414,12 @@ const app_option app_option_table[] = {
      "deepseek, ..., plain; default: the model's own template"},
     {"--template-arg", KIND_TEXTS, CMD_FRAME, AT(template_args), 0, 0, "NAME=JSON", NULL,
      "a variable of the template, as in 'custom_tools=true'; may be given several times"},
-    {"--image", KIND_TEXTS, CMD_BRIEF | CMD_TEMPLATE, AT(image_files), 0, 0, "FILE", NULL,
-     "a JPEG, PNG or WebP for the next {\"type\": \"image\"} of the request; may be given several "
-     "times"},
-    {"--mmproj", KIND_TEXT, CMD_TEMPLATE, AT(mmproj), 0, 0, "FILE", NULL,
-     "the vision tower of a GGUF model, a file of its own"},
+    {"--image", KIND_TEXTS, CMD_BRIEF | CMD_RUN | CMD_TEMPLATE, AT(image_files), 0, 0, "FILE", NULL,
+     "a JPEG, PNG or WebP: in front of the prompt, which becomes a user's message where the model "
+     "has a chat template ('run'), or for the next {\"type\": \"image\"} of the request "
+     "('template'); may be given several times"},
+    {"-mm --mmproj", KIND_TEXT, CMD_RUN | CMD_TEMPLATE, AT(mmproj), 0, 0, "FILE", NULL,
+     "the vision tower of a GGUF model, a file of its own; default: the one next to it"},
     {"--reasoning", KIND_CHOICE, CMD_FRAME, AT(reasoning), 0, 0,
      "auto|on|off|none|minimal|low|medium|high|xhigh|max", "auto",
      "whether a model that can think before it answers does so, or how much; auto: as the template "

@@ -1,7 +1,10 @@
 /* apps/pictures.c - the pictures of --image. */
 #include "apps/pictures.h"
 
+#include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int pictures_read(app_pictures *p, const char *path) {
     app_text file = {0};
@@ -39,8 +42,115 @@ int pictures_open(app_pictures *p, const app_options *o) {
 void pictures_free(app_pictures *p) {
     for (size_t i = 0; i < p->n; i++) {
         gw_image_free(p->at[i]);
+        if (p->sight != NULL) {
+            gw_sight_free(p->sight[i]);
+        }
     }
     free(p->at);
+    free(p->sight);
+    gw_free(p->seen);
     gw_images_free(p->images);
     *p = (app_pictures){0};
+}
+
+/* ---- a prompt with pictures ------------------------------------------------------------------ */
+
+/* {"messages": [...]} of one message: pictures, then the text. NULL: out of memory, or no UTF-8. */
+static char *message_of(size_t n_pictures, const app_text *text) {
+    json_t *parts = json_array();
+    for (size_t i = 0; i < n_pictures; i++) {
+        json_array_append_new(parts, json_pack("{s:s}", "type", "image"));
+    }
+    json_t *said = json_stringn(text->at, text->bytes);
+    json_array_append_new(parts, json_pack("{s:s, s:o}", "type", "text", "text", said));
+    int whole = json_array_size(parts) == n_pictures + 1;
+    json_t *request = json_pack("{s:[{s:s, s:o}], s:b}", "messages", "role", "user", "content",
+                                parts, "add_generation_prompt", 1);
+    char *line = whole && request != NULL ? json_dumps(request, JSON_COMPACT) : NULL;
+    json_decref(request);
+    return line;
+}
+
+static int ask_by_template(const app_pictures *p, const gw_chat *chat, const app_text *text,
+                           int32_t **ids, size_t *n) {
+    char *request = message_of(p->n, text);
+    gw_chat_text written = {0};
+    if (request == NULL) {
+        app_error("the prompt is not UTF-8, or there is no memory for it");
+        return APP_FAILURE;
+    }
+    gw_status status =
+        gw_chat_write_images(chat, request, strlen(request), p->images, p->at, p->n, &written);
+    free(request);
+    if (status != GW_OK) {
+        return app_fail(status);
+    }
+    *ids = written.ids; /* the caller's now */
+    *n = written.n_ids;
+    written.ids = NULL;
+    gw_chat_text_free(&written);
+    return APP_OK;
+}
+
+/* Adds the tokens of a text to ids. */
+static int append(const gw_model *model, const char *text, size_t bytes, int flags, int32_t **ids,
+                  size_t *n) {
+    app_text piece = {.at = (char *)text, .bytes = bytes};
+    int32_t *more = NULL;
+    size_t n_more = 0;
+    int code = app_tokenize(model, &piece, flags, &more, &n_more);
+    int32_t *grown = code == APP_OK ? realloc(*ids, (*n + n_more + 1) * sizeof *grown) : NULL;
+    if (code == APP_OK && grown == NULL) {
+        code = app_fail(GW_E_NOMEM);
+    }
+    if (grown != NULL) {
+        *ids = grown;
+        memcpy(grown + *n, more, n_more * sizeof *more);
+        *n += n_more;
+    }
+    gw_free(more);
+    return code;
+}
+
+static int ask_plainly(const app_pictures *p, const gw_model *model, const app_text *text,
+                       int32_t **ids, size_t *n) {
+    int code = APP_OK;
+    for (size_t i = 0; i < p->n && code == APP_OK; i++) {
+        char *stands = NULL;
+        gw_status status = gw_image_text(p->images, p->at[i], &stands);
+        code = status == GW_OK ? append(model, stands, strlen(stands),
+                                        GW_TEXT_SPECIAL | (i == 0 ? GW_TEXT_BOS : 0), ids, n)
+                               : app_fail(status);
+        gw_free(stands);
+    }
+    return code == APP_OK ? append(model, text->at, text->bytes, GW_TEXT_OPEN, ids, n) : code;
+}
+
+static int see(app_pictures *p, gw_model *model, const int32_t *ids, size_t n) {
+    gw_status status = GW_OK;
+    p->sight = calloc(p->n, sizeof *p->sight);
+    if (p->sight == NULL) {
+        return app_fail(GW_E_NOMEM);
+    }
+    for (size_t i = 0; i < p->n && status == GW_OK; i++) {
+        status = gw_model_see(model, p->at[i], &p->sight[i]);
+    }
+    if (status == GW_OK) {
+        status = gw_see_places(model, ids, n, p->sight, p->n, &p->seen, &p->n_seen);
+    }
+    return status == GW_OK ? APP_OK : app_fail(status);
+}
+
+int pictures_prompt(app_pictures *p, const app_options *o, gw_model *model, const app_text *text,
+                    int32_t **ids, size_t *n) {
+    gw_chat *chat = NULL;
+    size_t bytes = 0;
+    int code = pictures_open(p, o);
+    code = code == APP_OK ? app_open_chat(o, model, &chat) : code;
+    if (code == APP_OK) {
+        code = gw_chat_template(chat, &bytes) != NULL ? ask_by_template(p, chat, text, ids, n)
+                                                      : ask_plainly(p, model, text, ids, n);
+    }
+    gw_chat_free(chat);
+    return code == APP_OK ? see(p, model, *ids, *n) : code;
 }

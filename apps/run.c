@@ -12,6 +12,7 @@
 #include "apps/common.h"
 #include "apps/generate.h"
 #include "apps/output.h"
+#include "apps/pictures.h"
 #include "apps/signals.h"
 
 typedef struct run_job {
@@ -28,6 +29,7 @@ typedef struct run_job {
     int32_t timed; /* tokens that came in text_seconds */
     size_t cached; /* tokens of the prompt that came from a file */
     int no_cache;  /* the file of --prompt-cache is left alone   */
+    app_pictures pictures;
 } run_job;
 
 /* ---- text out -------------------------------------------------------------------------------- */
@@ -108,7 +110,10 @@ static int take_prompt(run_job *job) {
         free(text.at);
         code = app_read_prompt(o, story, 1, &text);
     }
-    if (code == APP_OK) {
+    if (code == APP_OK && o->image_files.n > 0) {
+        code =
+            pictures_prompt(&job->pictures, o, job->g.model, &text, &job->prompt, &job->n_prompt);
+    } else if (code == APP_OK) {
         int source = gw_model_reads_source(job->g.model); /* a whole text, with its end */
         int flags = GW_TEXT_BOS | (source ? 0 : GW_TEXT_OPEN) | (o->special ? GW_TEXT_SPECIAL : 0);
         code = app_tokenize(job->g.model, &text, flags, &job->prompt, &job->n_prompt);
@@ -232,7 +237,11 @@ static int read_prompt(run_job *job) {
         status = gw_drafter_source(job->g.draft.drafter, job->source, job->n_source);
     }
     status = status == GW_OK ? generator_know(&job->g, job->prompt, job->cached) : status;
-    if (status == GW_OK) {
+    if (status == GW_OK && job->pictures.n_seen > 0) {
+        status = gw_session_prefill_seen(job->g.session, job->prompt, job->n_prompt,
+                                         job->pictures.seen, job->pictures.n_seen);
+        status = status == GW_OK ? generator_know(&job->g, job->prompt, job->n_prompt) : status;
+    } else if (status == GW_OK) {
         status = generator_read(&job->g, job->prompt + job->cached, job->n_prompt - job->cached,
                                 &progress);
     }
@@ -433,8 +442,14 @@ static int run_run(const app_options *o) {
     run_job job = {.o = o, .started = app_seconds(), .ended = "nothing was generated"};
     job.g.o = o;
     job.g.shifts = o->context_shift && !o->no_context_shift;
-    const app_need need = {.n_ctx = o->n_ctx < 0 ? -4096 : o->n_ctx, .batch = o->batch};
+    const app_need need = {.n_ctx = o->n_ctx < 0 ? -4096 : o->n_ctx,
+                           .batch = o->batch,
+                           .images = o->image_files.n > 0};
     int beams = 0, code = beams_check(o, &beams);
+    if (code == APP_OK && need.images && (beams || o->prompt_cache != NULL)) {
+        app_error("--image: not together with %s", beams ? "--beams" : "--prompt-cache");
+        code = APP_USAGE;
+    }
     code = code == APP_OK ? app_open_model(o, o->model, o->threads, &need, &job.g.model) : code;
     if (code == APP_OK) {
         gw_model_describe(job.g.model, &job.g.info);
@@ -478,6 +493,7 @@ static int run_run(const app_options *o) {
     }
     gw_free(job.prompt);
     gw_free(job.source);
+    pictures_free(&job.pictures);
     generator_close(&job.g);
     return code;
 }
@@ -501,6 +517,7 @@ const app_command command_run = {
     .examples = "  godwit run\n"
                 "  godwit run model.gguf -p \"The old king\" -n 64 --temp 0\n"
                 "  echo \"The old king\" | godwit run -n 64\n"
+                "  godwit run -m qwen3-vl/ --image cat.jpg -p \"What is in this picture?\"\n"
                 "  godwit run -m model.gguf -f prompt.txt -n 256 --temp 0.7 --seed 42\n"
                 "  godwit run -p \"Was it a \" --grammar 'root ::= \"cat\" | \"dog\"'\n"
                 "  godwit run -p \"Here it is: \" --json-schema '{\"enum\": [\"cat\", \"dog\"]}'\n",

@@ -135,7 +135,8 @@ gw_status gw_tower_open(const gw_model_options *options, const gw_backend *const
         GW_TRY(gw_folder_mmproj(options->path, near, sizeof near));
         o.path = near[0] != '\0' ? near : options->path;
     }
-    int card = options->device != NULL || options->offload_layers != NULL;
+    int named = options->device != NULL && strcmp(options->device, "cpu") != 0;
+    int card = named || (options->device == NULL && options->offload_layers != NULL);
     o.offload_layers = card ? "all" : NULL;
     gw_status status = open_on(&o, backends, out);
     if (card && (status == GW_E_NOMEM || status == GW_E_DEVICE)) { /* no room next to the decoder */
