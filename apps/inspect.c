@@ -8,6 +8,7 @@
 #include "apps/common.h"
 #include "apps/output.h"
 #include "apps/signals.h"
+#include "include/godwit_families.h"
 
 enum { FORMATS = 32 };
 
@@ -221,7 +222,28 @@ static int report(inspect_job *job) {
     return out_failed() ? APP_FAILURE : code;
 }
 
+/* NAME <tab> GGUF's names <tab> names in config.json, or the same in JSON. */
+static int list_families(int json) {
+    gw_family f;
+    out_text(json ? "[" : "");
+    for (size_t i = 0; gw_family_at(i, &f); i++) {
+        if (json) { /* names are of letters, digits and - _ + . alone */
+            out_print("%s\n  {\"family\": \"%s\", \"gguf\": \"%s\", \"hf\": \"%s\"}",
+                      i > 0 ? "," : "", f.name, f.gguf, f.hf);
+        } else {
+            out_print("%s\t%s\t%s\n", f.name, f.gguf[0] != '\0' ? f.gguf : "-",
+                      f.hf[0] != '\0' ? f.hf : "-");
+        }
+    }
+    out_text(json ? "\n]\n" : "");
+    out_flush();
+    return out_failed() ? APP_FAILURE : APP_OK;
+}
+
 static int run_inspect(const app_options *o) {
+    if (o->families) {
+        return list_families(o->json);
+    }
     inspect_job job = {.o = o, .shown = o->model != NULL ? o->model : "the built-in model"};
     const void *memory = NULL;
     size_t bytes = 0;
@@ -249,11 +271,13 @@ const app_command command_inspect = {
         "ends with \"valid\", or with one error line that says what is wrong and where (exit code\n"
         "1): what loading the model would say, without loading it. --quiet leaves the lists out.\n"
         "A .safetensors file alone, or one that torch.save wrote (.bin, .pt, .pth, .ckpt), is\n"
-        "looked at as what it is, a table of tensors; nothing in it is run.\n",
+        "looked at as what it is, a table of tensors; nothing in it is run. --families lists what\n"
+        "the program knows instead.\n",
     .examples = "  godwit inspect\n"
                 "  godwit inspect model.gguf -q\n"
                 "  godwit inspect model.gguf --json\n"
-                "  godwit inspect -m model.gguf --check-tensors -q\n",
+                "  godwit inspect -m model.gguf --check-tensors -q\n"
+                "  godwit inspect --families | grep -i qwen\n",
     .operand = "--model",
     .run = run_inspect,
 };

@@ -451,6 +451,9 @@ const app_option app_option_table[] = {
      "one JSON object on stdout"},
     {"--check-tensors", KIND_FLAG, CMD_BRIEF | CMD_INSPECT, AT(check_tensors), 0, 0, NULL, NULL,
      "read every weight and look for infinities and NaN"},
+    {"--families", KIND_FLAG, CMD_INSPECT, AT(families), 0, 0, NULL, NULL,
+     "no model: the families that the program knows, each with its names in GGUF files and in "
+     "config.json"},
 
     HEADING("what is made, and of what"),
     {"--type", KIND_TEXT, CMD_BRIEF | CMD_QUANTIZE, AT(type), 0, 0, "TYPE", NULL,

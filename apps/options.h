@@ -146,7 +146,7 @@ typedef struct app_options {
     app_ints decode;
     const char *pair, *decode_file;
     /* inspect */
-    int json, check_tensors;
+    int json, check_tensors, families;
     /* devices */
     int measure;
     /* doctor */

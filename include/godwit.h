@@ -87,12 +87,12 @@ typedef struct gw_model_options {
     const char *path;   /* .gguf file (first part of a split set) or Hugging Face folder */
     const void *memory; /* a GGUF image instead of path; must outlive the model          */
     size_t memory_bytes;
-    const char *weights; /* NULL: as stored; floats as "int8", "int4-g32", -g64, -g128, -g256;
-                            "float": quantized ones as floats, exact and larger; "bf16", "f16":
-                            all weights in 16 bits */
-    const char *device;  /* NULL: the CPU. A name of gw_devices, or a part of a device's own
-                            name; several, separated by commas, share the layers.
-                            "auto": see below                                      */
+    const char *weights;      /* NULL: as stored; floats as "int8", "int4-g32", -g64, -g128, -g256;
+                                 "float": quantized ones as floats, exact and larger; "bf16", "f16":
+                                 all weights in 16 bits */
+    const char *device;       /* NULL: the CPU. A name of gw_devices, or a part of a device's own
+                                 name; several, separated by commas, share the layers.
+                                 "auto": see below                                      */
     const char *pretokenizer; /* NULL: as the files say; a name of tokenizer.ggml.pre     */
     int threads;              /* 0: the physical cores this process may use             */
     int blas;                 /* float-weight prefill through OpenBLAS or CLBlast       */
@@ -121,6 +121,8 @@ typedef struct gw_model_options {
     int predictor; /* not the model but the layer beside it that predicts one token more (MTP), a
                       draft model for it; GW_E_UNSUPPORTED: none of this family is known */
     const char *prompt_offload; /* of what stays there, on a card: "on", "off", NULL: if faster */
+    int images;         /* its vision tower is opened too (godwit_see.h), of a GGUF file from */
+    const char *mmproj; /* this file; NULL: the only one next to it that is called so         */
 } gw_model_options;
 
 gw_status gw_model_open_sized(const gw_model_options *options, size_t size, gw_model **out);
@@ -173,9 +175,8 @@ typedef struct gw_inspection gw_inspection;
 enum { GW_INSPECT_VALUES = 1 }; /* read every weight and look for infinities and NaN */
 
 /* path, or memory/bytes as in gw_model_options. GW_OK also for a broken model: then as much as
- * could be read, and a verdict. A .safetensors file alone, or one that torch.save wrote (.bin, .pt,
- * .pth, .ckpt), is valid when its table of tensors is. GW_E_NOMEM, GW_E_ARGUMENT, GW_E_CANCELLED
- * (cancel may be NULL). */
+ * could be read, and a verdict. A .safetensors file alone, or one of torch.save (.bin, .pt, .pth,
+ * .ckpt), is valid when its table of tensors is. GW_E_NOMEM, _ARGUMENT, _CANCELLED (or NULL). */
 gw_status gw_inspect(const char *path, const void *memory, size_t bytes, int flags,
                      const volatile int *cancel, gw_inspection **out);
 void gw_inspection_free(gw_inspection *inspection);
@@ -268,8 +269,7 @@ typedef struct gw_chat_settings {
 } gw_chat_settings;
 
 /* model NULL: no tokens and no special ones, and gw_chat_write gives text only; else it must
- * outlive *out. GW_E_SYNTAX names the template's line; GW_E_ARGUMENT an unknown name, date or
- * argument. */
+ * outlive *out. GW_E_SYNTAX names the template's line; GW_E_ARGUMENT an unknown name or date. */
 gw_status gw_chat_open(const gw_model *model, const gw_chat_settings *settings, gw_chat **out);
 
 /* The source of the template that `chat` runs: *bytes of it, owned by chat; NULL: a form without.
@@ -315,7 +315,7 @@ typedef struct gw_session gw_session;
 enum { GW_DECODE_MAX = 16, GW_CHUNK_MAX = 2048 };
 
 typedef struct gw_session_options {
-    int32_t n_ctx;              /* 0: the model's training context                               */
+    int32_t n_ctx; /* 0: the model's training context                               */
     int32_t chunk; /* prompt tokens per pass, 1..GW_CHUNK_MAX; 0: 512, of cards alone 1024       */
     const char *kv_type;        /* NULL or "f16"; "f32", "q8_0"                                  */
     const volatile int *cancel; /* polled per chunk and per token; may be NULL            */
@@ -443,8 +443,7 @@ static inline gw_status gw_sampler_new(const gw_model *model, const gw_sampler_o
 }
 void gw_sampler_free(gw_sampler *sampler);
 /* Choose the token at position pos from logits [n_vocab]. Same (seed, pos, logits, history), same
- * token. GW_E_NUMERIC when no logit is finite, or none of what the grammar allows is left. Does not
- * record the token. */
+ * token; it is not recorded. GW_E_NUMERIC when no logit that the grammar allows is finite. */
 gw_status gw_sampler_pick(gw_sampler *sampler, const float *logits, int32_t pos, int32_t *token);
 /* Append one token and choose the one behind it: gw_session_decode(s, &token, 1), then
  * gw_sampler_pick from its logits at position gw_session_pos(s) + shifted. Where the sampler is
@@ -598,8 +597,7 @@ enum {
 gw_status gw_ban_new(const gw_model *model, const char *const *texts, size_t n, int keep_special,
                      gw_ban **out);
 void gw_ban_free(gw_ban *ban); /* after the samplers that heed it, or gw_sampler_ban(.., NULL) */
-/* From now on the sampler (and a drafter that is given it) picks nothing that ban has ruled out;
- * NULL: no longer. */
+/* From now on the sampler (and its drafter) picks nothing that ban rules out; NULL: no longer. */
 gw_status gw_sampler_ban(gw_sampler *sampler, const gw_ban *ban);
 
 /* A text begins with the next token; what was before it does not count. stream: gives out what
@@ -711,10 +709,9 @@ void gw_drafter_stats(const gw_drafter *drafter, gw_draft_stats *out);
  * is served, however prompts are cut, and whatever is evicted or preempted in between.
  *
  * Threads: gw_batch_new, _step and _free compute, so they take turns with everything else of the
- * model that does; usually one thread does nothing else. gw_batch_submit, gw_request_cancel,
- * gw_request_hold, gw_request_free, gw_batch_stats and gw_batch_drain may be called from any
- * thread at any time, also within an event function; none of them waits. Event functions are called
- * by the thread that steps, for each request in order, and should not wait either. */
+ * model that does. gw_batch_submit, gw_request_cancel, gw_request_hold, gw_request_free,
+ * gw_batch_stats and gw_batch_drain may be called from any thread at any time, also within an event
+ * function; none waits. The thread that steps calls event functions, which do not wait either. */
 typedef struct gw_batch gw_batch;
 typedef struct gw_request gw_request;
 
@@ -840,6 +837,8 @@ typedef struct gw_request_options {
     /* With prompt_logprobs: ROW events come of prompt tokens from this index on, and what is in
      * front of them may be shared as without; 0: of all. */
     int32_t prompt_logprobs_from;
+    const struct gw_seen_rows *seen; /* [n_seen] pictures of the prompt (godwit_see.h) */
+    size_t n_seen;
 } gw_request_options;
 
 /* Queue a request. *out: a handle that the caller gives back by gw_request_free whenever it likes.
@@ -876,8 +875,8 @@ typedef struct gw_batch_stats {
     uint64_t generated_tokens, requests, cancelled, failed, refused; /* requests: that have ended */
     uint64_t preemptions, evictions; /* evictions: pages                                      */
     double decode_seconds, prompt_seconds;
-    int32_t last_rows;  /* of the last decode pass                               */
-    double prompt_rate; /* tokens per second, of late                            */
+    int32_t last_rows;                /* of the last decode pass                               */
+    double prompt_rate;               /* tokens per second, of late                            */
     uint64_t drafted, draft_accepted; /* tokens                                             */
     uint64_t read_ahead;              /* of answers, tokens                                 */
     int64_t host_pages, host_pages_cached; /* places in main memory; those that have a page   */
@@ -993,6 +992,7 @@ void gw_forecast_free(gw_forecast *forecast);
 #endif
 
 #include "godwit_beam.h"
+#include "godwit_see.h"
 #include "godwit_encoder.h"
 #include "godwit_quantize.h"
 #include "godwit_writer.h"

@@ -765,7 +765,8 @@ static void oc_open(op_setup *s, const op_case *c, const gw_backend *backend,
         s->step.last[i] = c->pos + c->n - 1 + c->ahead;
         s->step.pos_max = c->both ? s->step.last[i] : c->pos + i;
         s->step.type[i] = c->types > 0 ? i % c->types : 0;
-        s->step.less[i] = c->types > 0 ? i / 2 : 0;
+        int rotates = c->op == GW_OP_ROPE_KV || c->op == GW_OP_ROTATE;
+        s->step.less[i] = rotates ? (c->pos + i) / 3 : c->types > 0 ? i / 2 : 0;
         s->step.token[i] = c->op == GW_OP_EMBED ? (i * 7 + 3) % c->m[0] : 0;
     }
     switch (c->op) {

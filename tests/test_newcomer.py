@@ -155,7 +155,7 @@ def test_unknown_architecture(tmp_path, command):
     said = done.stderr + done.stdout * (command == "inspect")
     assert done.returncode == 1 and done.stderr.count("\n") <= 1
     for words in ("architecture 'trunk' is not known", "a newer version may know it", "--spec FILE describes it",
-                  "known families are ", "llama", "qwen3"):
+                  "inspect --families", "--spec"):
         assert words in said, said
 
 

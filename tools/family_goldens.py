@@ -8,7 +8,7 @@ README.md. Any other recent ones give the same within rounding.
 
 Writes one Hugging Face folder per case: a tiny random model in BF16 and golden.safetensors with
 input_ids [T], logits [T, v] of the whole prompt and greedy_ids [T + 24], which the reference makes
-from that folder in float32. Every weight and every stored buffer is random, so that one left out
+from that folder in float32 (encoders: hidden [T, d]). Every weight and every stored buffer is random, so that one left out
 shows. Windows are shorter than the prompt; patterns of layers turn over inside the model. Three
 families have no class in the reference: their folders are another one's, with the tensors renamed
 and joined as the family has them.
@@ -95,9 +95,65 @@ CASES = {
     "stablelm-parallel": ("stablelm", shape(use_parallel_residual=True, qk_layernorm=True,
                                             partial_rotary_factor=0.5)),
     "starcoder2": ("starcoder2", shape(sliding_window=5)),
+    "cohere2moe": ("cohere2_moe", shape(num_hidden_layers=4, head_dim=8, num_experts=4,
+                                        intermediate_size=16, num_experts_per_tok=2,
+                                        first_k_dense_replace=1, sliding_window=5,
+                                        sliding_window_pattern=3, logit_scale=0.25,
+                                        prefix_dense_intermediate_size=48)),
+    "cohere2moe-shared": ("cohere2_moe", shape(num_hidden_layers=3, head_dim=8, num_experts=4,
+                                               intermediate_size=16, num_experts_per_tok=2,
+                                               expert_selection_fn="sigmoid", sliding_window=5,
+                                               num_shared_experts=2, sliding_window_pattern=2)),
+    "cwm": ("cwm", shape(num_hidden_layers=3, head_dim=8, sliding_window=5, layer_types=[
+        "full_attention", "sliding_attention", "sliding_attention"])),
+    "gemma": ("gemma", shape(head_dim=16, num_key_value_heads=1)),
+    "granite_swa": ("granite_swa", shape(num_hidden_layers=4, sliding_window=5, **GRANITE)),
+    "jais2": ("jais2", shape(head_dim=8)),
+    "laguna": ("laguna", shape(num_hidden_layers=4, head_dim=8, num_experts=4, sliding_window=5,
+                               num_attention_heads_per_layer=[4, 8, 8, 8],
+                               shared_expert_intermediate_size=24, layer_types=[
+                                   "full_attention", "sliding_attention", "sliding_attention",
+                                   "full_attention"], **EXPERTS)),
+    "mellum": ("mellum", shape(num_hidden_layers=4, head_dim=8, num_local_experts=4,
+                               sliding_window=5, **EXPERTS)),
+    "mimo2": ("mimo_v2_flash", shape(num_hidden_layers=4, head_dim=12, v_head_dim=8,
+                                     n_routed_experts=4, sliding_window=5, layer_types=[
+                                         "full_attention", "sliding_attention",
+                                         "sliding_attention", "full_attention"],
+                                     attention_value_scale=0.7, **EXPERTS)),
+    "minicpm3": ("minicpm3", shape(num_key_value_heads=4, q_lora_rank=12, kv_lora_rank=16,
+                                   qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8)),
+    "mistral4": ("mistral3", {
+        "image_token_index": 5,
+        "text_config": {"model_type": "mistral4", **shape(
+            num_hidden_layers=3, num_key_value_heads=4, q_lora_rank=12, kv_lora_rank=16,
+            qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=8, head_dim=16, n_routed_experts=4,
+            n_shared_experts=1, first_k_dense_replace=1, norm_topk_prob=True, rope_parameters={
+                "rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "beta_fast": 32.0,
+                "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
+                "original_max_position_embeddings": 8, "max_position_embeddings": 64,
+                "llama_4_scaling_beta": 0.1}, **EXPERTS)},
+        "vision_config": {"model_type": "pixtral", "hidden_size": 16, "num_hidden_layers": 1,
+                          "num_attention_heads": 2, "intermediate_size": 16, "patch_size": 4,
+                          "image_size": 16, "head_dim": 8}}),
+    "olmo": ("olmo", shape()),
+    "starcoder": ("gpt_bigcode", {"vocab_size": VOCAB, "n_positions": 64, "n_embd": WIDTH,
+                                  "n_layer": 2, "n_head": 4, "n_inner": 48, "multi_query": True,
+                                  "bos_token_id": 1, "eos_token_id": 2}),
     "baichuan": ("llama", shape(num_key_value_heads=4)),
+    "exaone": ("llama", shape()),
+    "minicpm": ("granite", shape(embedding_multiplier=12.0, logits_scaling=2.0,
+                                 residual_multiplier=1.4 / 2 ** 0.5,
+                                 attention_multiplier=8 ** -0.5)),
+    "qwen": ("qwen2", shape(num_key_value_heads=4)),
+    "xverse": ("llama", shape(num_key_value_heads=4)),
     "internlm2": ("llama", shape()),
     "orion": ("stablelm", shape(partial_rotary_factor=1.0)),
+}
+
+ENCODERS = {
+    "eurobert": ("eurobert", shape()),
+    "jina-bert-v3": ("jina_embeddings_v3", shape(num_key_value_heads=4, type_vocab_size=1)),
 }
 
 
@@ -164,7 +220,50 @@ def reshape_orion(tensors, config):
     return "OrionForCausalLM", tensors
 
 
-RESHAPE = {"baichuan": reshape_baichuan, "internlm2": reshape_internlm2, "orion": reshape_orion}
+def reshape_exaone(tensors, config):
+    config["num_layers"] = config.pop("num_hidden_layers")
+    config["activation_function"] = config.pop("hidden_act")
+    config["layer_norm_epsilon"] = config.pop("rms_norm_eps")
+    return "ExaoneForCausalLM", renamed(tensors, {
+        "model.layers": "transformer.h", "model.norm": "transformer.ln_f",
+        "model.embed_tokens": "transformer.wte", "input_layernorm": "ln_1",
+        "post_attention_layernorm": "ln_2", "self_attn.o_proj": "attn.attention.out_proj",
+        "self_attn": "attn.attention", "gate_proj": "c_fc_0", "up_proj": "c_fc_1",
+        "down_proj": "c_proj"})
+
+
+def reshape_minicpm(tensors, config):
+    for name in ("embedding_multiplier", "logits_scaling", "residual_multiplier",
+                 "attention_multiplier"):
+        config.pop(name)
+    config |= {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": WIDTH // 2}
+    return "MiniCPMForCausalLM", tensors
+
+
+def reshape_qwen(tensors, config):
+    tensors = joined(tensors, torch.cat, "c_attn")
+    for name in list(tensors):
+        if name.endswith("q_proj.bias"):
+            parts = [tensors.pop(name.replace("q_proj", f"{x}_proj")) for x in "qkv"]
+            tensors[name.replace("q_proj", "c_attn")] = torch.cat(parts)
+    config["intermediate_size"] *= 2
+    config["layer_norm_epsilon"] = config.pop("rms_norm_eps")
+    config["rotary_emb_base"] = config.pop("rope_parameters")["rope_theta"]
+    config["seq_length"] = config.pop("max_position_embeddings")
+    config.pop("num_key_value_heads")
+    return "QWenLMHeadModel", renamed(tensors, {
+        "model.layers": "transformer.h", "model.norm": "transformer.ln_f",
+        "model.embed_tokens": "transformer.wte", "input_layernorm": "ln_1",
+        "post_attention_layernorm": "ln_2", "self_attn.o_proj": "attn.c_proj",
+        "self_attn": "attn", "gate_proj": "w2", "up_proj": "w1", "down_proj": "c_proj"})
+
+
+def reshape_xverse(tensors, config):
+    return "XverseForCausalLM", tensors
+
+
+RESHAPE = {"exaone": reshape_exaone, "minicpm": reshape_minicpm, "qwen": reshape_qwen,
+           "xverse": reshape_xverse, "baichuan": reshape_baichuan, "internlm2": reshape_internlm2, "orion": reshape_orion}
 
 
 def reshape(name, folder):
@@ -177,11 +276,12 @@ def reshape(name, folder):
 
 
 def write_model(name, folder):
-    kind, numbers = CASES[name]
+    kind, numbers = {**CASES, **ENCODERS}[name]
     config = transformers.AutoConfig.for_model(kind, **numbers)
-    family = getattr(transformers, transformers.models.auto.modeling_auto
-                     .MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind, "") or
-                     "MuseGlimmerForConditionalGeneration")
+    auto = transformers.models.auto.modeling_auto
+    names = auto.MODEL_MAPPING_NAMES if name in ENCODERS else {
+        **auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES, **auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES}
+    family = getattr(transformers, names[kind])
     model = family(config).eval()
     randomize(model)
     model.tie_weights()
@@ -210,6 +310,11 @@ def make(name, root):
     family = write_model(name, folder)
     model = family.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     seed, margin = 0, 0.0
+    if name in ENCODERS:
+        seed, margin = 3, 1.0
+        ids = torch.randint(3, VOCAB, (1, PROMPT), generator=torch.Generator().manual_seed(seed))
+        with torch.no_grad():
+            golden = {"input_ids": ids[0].clone(), "hidden": model(ids).last_hidden_state[0]}
     while margin < 2e-3:  # no near ties
         seed += 1
         golden, margin = run(model, seed)
@@ -226,7 +331,7 @@ def main():
         sys.exit(__doc__)
     root = pathlib.Path(sys.argv[1])
     root.mkdir(parents=True, exist_ok=True)
-    for name in sys.argv[2:] or CASES:
+    for name in sys.argv[2:] or [*CASES, *ENCODERS]:
         make(name, root)
 
 

@@ -67,7 +67,8 @@ static void rotate_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t i) 
     if (r == 0) {
         return;
     }
-    memcpy(angles, l->u.rotate.table + (size_t)worker->step->pos[i] * r, r * sizeof *angles);
+    memcpy(angles, l->u.rotate.table + (size_t)(worker->step->pos[i] - worker->step->less[i]) * r,
+           r * sizeof *angles);
     for (size_t k = r / 2; k < r && a->back; k++) {
         angles[k] = -angles[k];
     }

@@ -140,8 +140,8 @@ static void run_rope_kv(const gw_node *node, const gw_step *step, int rows, doub
     for (int i = 0; i < rows; i++) {
         int32_t pos = step->pos[i];
         ref_read(scratch, node->in[0], i);
-        turn_heads(scratch, a->heads, node, 0, pos);
-        turn_heads(k, a->kv_heads, node, 1, pos);
+        turn_heads(scratch, a->heads, node, 0, pos - step->less[i]);
+        turn_heads(k, a->kv_heads, node, 1, pos - step->less[i]);
         for (int c = 0; c < width && node->w[3] != NULL; c++) {
             scratch[c] *= (double)ref_floats(node->w[3], 0)[pos];
         }

@@ -83,8 +83,8 @@ static void run_rotate(const gw_node *node, const gw_step *step, int rows, doubl
     for (int i = 0; i < rows; i++) {
         ref_read(scratch, node->in[0], i);
         for (int h = 0; h < a->heads; h++) {
-            ref_turn(scratch + h * e + a->first, a->rope_dim, a->style, node->w[0], step->pos[i],
-                     a->back);
+            ref_turn(scratch + h * e + a->first, a->rope_dim, a->style, node->w[0],
+                     step->pos[i] - step->less[i], a->back);
         }
         ref_write(node->out, i, scratch);
     }

@@ -32,6 +32,23 @@ gw_status gw_graph_new(const gw_graph_inputs *in, gw_graph *out) {
 
 /* ---- one emitter per block ------------------------------------------------------------------ */
 
+static gw_tensor *view_of_rows(walk *w, const gw_tensor *of) {
+    gw_tensor *t = new_view(w, of);
+    t->dim[0] = w->in->rows;
+    return t;
+}
+
+/* Rows of pictures: in place of their embedding, or added after a layer. */
+static void see(walk *w, int which) {
+    gw_tensor *out = stream_on(w, w->device);
+    gw_node *node = new_node(w, GW_OP_MIX, which == 0 ? "seen" : "seen_deep", out);
+    node->in[0] = w->graph->stream[w->card];
+    node->in[1] = which == 0 ? view_of_rows(w, on_device(w, w->in->gate, 1, 0)) : NULL;
+    node->in[2] = view_of_rows(w, on_device(w, w->in->seen, 1 + w->in->n_deep, which));
+    node->args.mix.gate_act = GW_ACT_NONE;
+    w->graph->stream[w->card] = out;
+}
+
 static void emit_embed(walk *w, const gw_spec_block *b) {
     const gw_tensor *table = weight(w, b, 0);
     gw_tensor *out = b->out == GW_VALUE_STREAM ? stream_on(w, w->device)
@@ -46,6 +63,9 @@ static void emit_embed(walk *w, const gw_spec_block *b) {
         node->in[0] = &w->in->ids[w->device];
     }
     finish(w, b, out);
+    if (b->out == GW_VALUE_STREAM && b->section == GW_SECTION_START && w->in->gate != NULL) {
+        see(w, 0);
+    }
 }
 
 static void emit_norm(walk *w, const gw_spec_block *b) {
@@ -464,13 +484,18 @@ static void enter_group(walk *w, int device) {
     }
 }
 
+/* Is a block one of the walk's section? */
+static int is_of(const walk *w, const gw_spec_block *b, gw_section section, int row) {
+    int deep = section == GW_SECTION_LAYER && b->layer_kind == w->in->hp->deep_kind - 1;
+    return b->section == section && deep == w->deep && gw_block_runs(b, w->in->hp, row);
+}
+
 /* Running blocks from `from` on that stand on one device or group: where they end. */
 static int end_of_stage(const walk *w, gw_section section, int from, int end) {
     int row = row_of(w->in->hp, w->layer), device = block_device(w, from), i = from;
     for (; i < end; i++) {
         const gw_spec_block *b = &w->bp->block[i];
-        if (b->section == section && gw_block_runs(b, w->in->hp, row) &&
-            block_device(w, i) != device) {
+        if (is_of(w, b, section, row) && block_device(w, i) != device) {
             break;
         }
     }
@@ -484,7 +509,7 @@ static void emit_blocks(walk *w, gw_section section, int first, int end, const g
     for (int i = first, stop; i < end; i = stop) {
         const gw_spec_block *from = &w->bp->block[i];
         stop = i + 1;
-        if (from->section != section || !gw_block_runs(from, w->in->hp, row)) {
+        if (!is_of(w, from, section, row)) {
             continue;
         }
         stop = end_of_stage(w, section, i, end);
@@ -496,7 +521,7 @@ static void emit_blocks(walk *w, gw_section section, int first, int end, const g
             w[c].exchanges = exchanges;
             for (int k = i; k < stop; k++) {
                 const gw_spec_block *b = &w->bp->block[k];
-                if (b->section == section && gw_block_runs(b, w->in->hp, row)) {
+                if (is_of(w, b, section, row)) {
                     w[c].block = k;
                     w[c].last = result != NULL && k == end - 1;
                     gw_emit_fn emit = emitters[b->kind];
@@ -555,7 +580,20 @@ void gw_graph_body(gw_graph *graph, const gw_graph_inputs *in, int first, int en
     }
     for (w->layer = first; w->layer < end; w->layer++) {
         emit_section(w, GW_SECTION_LAYER, NULL);
+        for (int c = 0; w->layer < in->n_deep && in->gate != NULL && c < w->group->n; c++) {
+            w[c].layer = w->layer;
+            w[c].device = graph->stream[c]->device;
+            see(&w[c], 1 + w->layer);
+        }
     }
+}
+
+void gw_graph_deep(gw_graph *graph, const gw_graph_inputs *in, int layer) {
+    walk w[GW_MAX_CARDS];
+    start_walk(graph, in, layer + 1, w);
+    w->deep = 1;
+    w->layer = layer;
+    emit_section(w, GW_SECTION_LAYER, &in->logits);
 }
 
 void gw_graph_head(gw_graph *graph, const gw_graph_inputs *in, int pick) {

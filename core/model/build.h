@@ -14,23 +14,28 @@
 typedef struct gw_graph_inputs {
     const gw_hparams *hp;
     const gw_weights *weights;
-    const gw_where *where;         /* of every block; NULL: all on device 0                */
-    const gw_group *groups; /* [devices] of the device that `where` names; NULL: each alone */
-    int n_devices;          /* 0: one */
-    int outline;            /* only looked at: whole weights, without their memory */
-    const gw_tensor *rope;         /* [devices, GW_MAX_ROPES] of [positions, 2, dim / 2] f32 */
-    const gw_tensor *q_factor;     /* [devices, GW_MAX_FACTORS] of [positions] f32         */
-    const gw_tensor *page_table;   /* [kinds, GW_MAX_DEVICES] of [slots, pages] i32        */
+    const gw_where *where;       /* of every block; NULL: all on device 0                */
+    const gw_group *groups;      /* [devices] of the device that `where` names; NULL: each alone */
+    int n_devices;               /* 0: one */
+    int outline;                 /* only looked at: whole weights, without their memory */
+    const gw_tensor *rope;       /* [devices, GW_MAX_ROPES] of [positions, 2, dim / 2] f32 */
+    const gw_tensor *q_factor;   /* [devices, GW_MAX_FACTORS] of [positions] f32         */
+    const gw_tensor *page_table; /* [kinds, GW_MAX_DEVICES] of [slots, pages] i32        */
     const unsigned char *table_of; /* [n_layers] the kind of each layer's cache; NULL: 0 */
-    const gw_tensor *k, *v; /* [devices, n_layers] caches, on the devices of the attention */
+    const gw_tensor *k, *v;        /* [devices, n_layers] caches, on the devices of the attention */
     const gw_tensor *paged; /* [devices, n_layers] of [pages, floats]: areas, there; may be NULL */
     const gw_tensor *source_table; /* [devices] page tables of the source's caches; may be NULL */
     /* [devices, n_layers * n_blocks] states of op.h, where a block has one */
     const gw_tensor *state;
     /* [devices, GW_SPEC_VALUES] of [rows, width] f32: what start gives layers */
     const gw_tensor *kept;
-    const gw_tensor *stream;       /* [devices] of [rows, d] f32, placed                   */
-    gw_tensor logits;              /* [rows, v] f32, placed on the device of the last block */
+    const gw_tensor *stream; /* [devices] of [rows, d] f32, placed                   */
+    /* Of a model with eyes, of prompts; gate NULL: neither. What a row has of a picture takes the
+     * place of its embedding: [devices] of [rows, 1], 0 in such rows, else 1; [devices, 1 + n_deep]
+     * of [rows, d]: that, then what is added after each of the first n_deep layers; 0 elsewhere */
+    const gw_tensor *gate, *seen;
+    int n_deep;
+    gw_tensor logits; /* [rows, v] f32, placed on the device of the last block */
     /* Or NULL: ids [rows, 1] i32 on the device of the logits, which gw_graph_sample writes and an
      * embedding on the same device reads; the choices [rows, GW_CHOICE_WORDS] i32 beside it. Behind
      * a head [devices] of them; alone, one. */
@@ -82,6 +87,9 @@ void gw_graph_body(gw_graph *graph, const gw_graph_inputs *in, int first, int en
 /* Append pick (when `pick`), norm and head for `rows` rows. Without pick the head reads the stream
  * of the body before it. */
 void gw_graph_head(gw_graph *graph, const gw_graph_inputs *in, int pick);
+/* Append the blocks of the layers' section `deep`, after one that has them: of a vision tower,
+ * what goes from there to the decoder, in in->logits. */
+void gw_graph_deep(gw_graph *graph, const gw_graph_inputs *in, int layer);
 /* Append what stands in the head before its first matrix: rows of hidden states, in in->hidden, or
  * in the stream where there is nothing. */
 void gw_graph_hidden(gw_graph *graph, const gw_graph_inputs *in);

@@ -24,6 +24,7 @@ typedef struct walk {
     int layer, device, block; /* block: index in the blueprint */
     gw_block_kind before;     /* the block before it           */
     int last;                 /* of the section: its result goes to `result` */
+    int deep;                 /* the section `deep` of the layers */
     const gw_tensor *result;
     const gw_group *group; /* that runs the block, and which of its cards this is */
     int card;

@@ -148,13 +148,23 @@ static gw_status read_divisors(gw_checkpoint *c, const char *name, int which) {
     return GW_OK;
 }
 
-/* GGUF files may have the architecture of a dense family and experts: "llama+experts" in a spec. */
-static const gw_spec *spec_with_experts(const gw_checkpoint *c) {
+/* The text model inside an image model by its type: "Mistral3ForConditionalGeneration+mistral4". */
+static const gw_spec *spec_inside(const gw_checkpoint *c) {
+    char name[160];
+    const json_t *text = json_object_get(c->config, "text_config");
+    const char *type = json_string_value(json_object_get(text, "model_type"));
+    int n = type != NULL ? snprintf(name, sizeof name, "%s+%s", c->architecture, type) : 0;
+    return n > 0 && (size_t)n < sizeof name ? gw_spec_of(name) : NULL;
+}
+
+/* One architecture may have several families. GGUF files have that of a dense family and experts:
+ * "llama+experts" in a spec. */
+static const gw_spec *spec_by_parts(const gw_checkpoint *c) {
     char name[80], key[96];
     int64_t experts = 0;
     int found = 0;
     if (c->container != GW_CONTAINER_GGUF) {
-        return NULL;
+        return spec_inside(c);
     }
     snprintf(key, sizeof key, "%s.expert_count", c->architecture);
     snprintf(name, sizeof name, "%s+experts", c->architecture);
@@ -176,6 +186,30 @@ static gw_status find_predictor(const char *where, const gw_spec **spec) {
     return GW_OK;
 }
 
+/* The spec of a vision tower: by the architecture of a folder's model, or the projector of a file.
+ */
+static gw_status find_tower(const gw_checkpoint *c, const char *where, const gw_spec **spec) {
+    char name[80];
+    gw_gguf_view kind = {"", 0};
+    snprintf(name, sizeof name, "%s", c->architecture);
+    if (c->container == GW_CONTAINER_GGUF) {
+        int found = 0;
+        if (strcmp(c->architecture, "clip") != 0) {
+            return gw_fail(GW_E_UNSUPPORTED, where,
+                           "is a model of architecture '%.40s', no vision tower (mmproj)",
+                           c->architecture);
+        }
+        GW_TRY(gw_gguf_text(c->gguf[0], "clip.vision.projector_type", &kind, &found));
+        GW_TRY(found ? GW_OK : gw_gguf_text(c->gguf[0], "clip.projector_type", &kind, &found));
+        snprintf(name, sizeof name, "%.*s", (int)(kind.bytes < 64 ? kind.bytes : 64), kind.text);
+    }
+    *spec = gw_spec_tower(name);
+    return *spec != NULL
+               ? GW_OK
+               : gw_fail(GW_E_UNSUPPORTED, where,
+                         "no vision tower is known of '%.64s', so pictures cannot be read", name);
+}
+
 static gw_status read_blueprint(gw_checkpoint *c, const char *where, const gw_spec_given *given) {
     const gw_spec *spec = NULL;
     c->blueprint = malloc(sizeof *c->blueprint);
@@ -185,7 +219,11 @@ static gw_status read_blueprint(gw_checkpoint *c, const char *where, const gw_sp
     if (given != NULL && given->text != NULL) {
         return gw_blueprint_read(given->name, given->text, c->blueprint);
     }
-    spec = spec_with_experts(c);
+    if (given != NULL && given->sees) {
+        GW_TRY(find_tower(c, where, &spec));
+        return gw_blueprint_read(gw_spec_family(spec), gw_spec_text(spec), c->blueprint);
+    }
+    spec = spec_by_parts(c);
     if (spec == NULL) {
         GW_TRY(gw_spec_find(where, c->architecture, &spec));
     }
@@ -314,7 +352,8 @@ static gw_status load(gw_checkpoint *c, const char *path, const void *memory, si
     } else {
         c->container = GW_CONTAINER_GGUF;
         GW_TRY(gw_gguf_load(c, path, memory, bytes));
-        GW_TRY(gw_config_gguf_architecture(c->gguf[0], !vocab_only, c->architecture,
+        const int sees = given != NULL && given->sees;
+        GW_TRY(gw_config_gguf_architecture(c->gguf[0], sees ? -1 : !vocab_only, c->architecture,
                                            sizeof c->architecture));
     }
     GW_TRY(name_it(c, path));

@@ -400,6 +400,9 @@ static gw_status settle_layer(const gw_facts *facts, const gw_blueprint *bp, con
 static gw_status settle_blocks(const gw_blueprint *bp, gw_arena *arena, const char *where,
                                gw_hparams *hp) {
     hp->n_blocks = bp->n_blocks;
+    for (int k = 0; k < bp->n_kinds; k++) {
+        hp->deep_kind = strcmp(bp->kind[k], "deep") == 0 ? k + 1 : hp->deep_kind;
+    }
     hp->skips = gw_arena_array(arena, (size_t)(hp->n_layers + 1) * (size_t)bp->n_blocks, 1);
     if (hp->skips == NULL) {
         return gw_fail(GW_E_NOMEM, where, "no memory for %d layers", hp->n_layers);
@@ -407,10 +410,11 @@ static gw_status settle_blocks(const gw_blueprint *bp, gw_arena *arena, const ch
     for (int i = 0; i < (hp->n_layers + 1) * bp->n_blocks; i++) {
         const gw_spec_block *b = &bp->block[i % bp->n_blocks];
         int layer = i / bp->n_blocks;
-        int asks = b->when.n > 0 &&
-                   (layer == hp->n_layers
-                        ? b->section != GW_SECTION_LAYER
-                        : b->section == GW_SECTION_LAYER && b->layer_kind == hp->layer[layer].kind);
+        int asks =
+            b->when.n > 0 && (layer == hp->n_layers ? b->section != GW_SECTION_LAYER
+                                                    : b->section == GW_SECTION_LAYER &&
+                                                          (b->layer_kind == hp->layer[layer].kind ||
+                                                           b->layer_kind == hp->deep_kind - 1));
         double holds = asks ? gw_spec_value(bp, hp, layer == hp->n_layers ? 0 : layer, b->when) : 1;
         hp->skips[i] = !(holds != 0.0);
     }
@@ -509,6 +513,15 @@ static gw_status settle_caches(const gw_facts *facts, const gw_blueprint *bp, gw
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
+/* Are positions learned? Only then is a padding token passed over. */
+static int has_places(const gw_blueprint *bp) {
+    int has = 0;
+    for (int b = 0; b < bp->n_blocks; b++) {
+        has |= bp->block[b].kind == GW_BLOCK_EMBED && bp->block[b].weight[1] >= 0;
+    }
+    return has;
+}
+
 static gw_status settle_model(const gw_facts *facts, const gw_blueprint *bp, const double *row,
                               gw_hparams *hp) {
     int32_t tied = 0;
@@ -519,6 +532,7 @@ static gw_status settle_model(const gw_facts *facts, const gw_blueprint *bp, con
     GW_TRY(take_float(facts, bp, row, GW_NUM_EPS, &hp->norm_eps));
     GW_TRY(take_int(facts, bp, row, GW_NUM_SOURCE, &hp->n_source));
     GW_TRY(take_int(facts, bp, row, GW_NUM_UNCOUNTED, &hp->uncounted));
+    hp->uncounted = has_places(bp) ? hp->uncounted : -1;
     if (hp->n_source > hp->n_layers) {
         return gw_fail(GW_E_METADATA, facts->where, "%d of %d layers for a source", hp->n_source,
                        hp->n_layers);

@@ -20,7 +20,7 @@ typedef struct gw_facts {
 } gw_facts;
 
 /* The architecture alone, for messages and for files that are only a vocabulary; "" when none is
- * named and `needed` is 0. */
+ * named and `needed` is 0. Below 0: needed, and files that are no model by themselves are taken. */
 gw_status gw_config_gguf_architecture(const gw_gguf *g, int needed, char *out, size_t capacity);
 gw_status gw_config_hf_architecture(const char *where, const json_t *config, int needed, char *out,
                                     size_t capacity);

@@ -45,7 +45,7 @@ static gw_status refuse_other_kinds(const gw_gguf *g) {
 gw_status gw_config_gguf_architecture(const gw_gguf *g, int needed, char *out, size_t capacity) {
     gw_gguf_view name = {"", 0};
     int found;
-    GW_TRY(refuse_other_kinds(g));
+    GW_TRY(needed >= 0 ? refuse_other_kinds(g) : GW_OK);
     GW_TRY(gw_gguf_text(g, "general.architecture", &name, &found));
     if ((needed && !found) || name.bytes >= capacity ||
         memchr(name.text, 0, (size_t)name.bytes) != NULL) {

@@ -208,7 +208,8 @@ gw_status gw_folder_gguf(const char *folder, char *out, size_t room) {
             out[0] = '\0';
             return GW_OK;
         }
-        if (gw_text_ends(e->d_name, ".gguf") && !is_later_part(e->d_name)) {
+        if (gw_text_ends(e->d_name, ".gguf") && !is_later_part(e->d_name) &&
+            strstr(e->d_name, "mmproj") == NULL) {
             int wrote = snprintf(out, room, "%s/%s", folder, e->d_name);
             count += wrote > 0 && (size_t)wrote < room;
         }

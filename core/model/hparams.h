@@ -15,6 +15,15 @@ typedef enum gw_rope_scaling {
 
 enum { GW_MAX_ROPES = 4, GW_MAX_FACTORS = 2, GW_MAX_AREAS = 2 };
 
+/* Which pairs rotate by which part of a position (time, row, column), and how fast. */
+typedef enum gw_rope_spread {
+    GW_ROPE_SIDE,    /* first those by time, then by row, then by column                     */
+    GW_ROPE_STRIPED, /* alternating: time, row, column, as long as row and column have any       */
+    GW_ROPE_EACH,    /* as SIDE, and each part begins with the highest frequency again, of a
+                      * head as wide as the part                                             */
+    GW_ROPE_EVEN     /* as SIDE; the first part has the even frequencies, the other the odd  */
+} gw_rope_spread;
+
 /* One kind of positions. */
 typedef struct gw_rope {
     int32_t dim;     /* leading values of a head that rotate                         */
@@ -30,6 +39,8 @@ typedef struct gw_rope {
     int truncate;                         /* yarn: the ramp begins and ends at whole pairs */
     const float *divisors;      /* [dim/2] explicit per-frequency factors; NULL: none      */
     const float *long_divisors; /* the same where the context is longer than the original  */
+    gw_rope_spread spread;
+    int32_t by_row, by_column; /* pairs that rotate by the row or the column of a patch          */
 } gw_rope;
 
 /* What may differ from layer to layer. */
@@ -76,6 +87,7 @@ typedef struct gw_hparams {
     unsigned char
         *skips; /* [n_layers + 1, n_blocks] 1: the block's condition does not hold there */
     int n_blocks;
+    int deep_kind;       /* 1 + the kind of layer whose blocks follow those of any other; 0: none */
     int32_t most_ngrams; /* of a sample: a hash of n-grams names about so many rows; 0: as stated */
     uint64_t state_bytes;       /* that recurrent blocks remember of one sequence */
     uint64_t least_state_bytes; /* the same where nothing is taken back      */

@@ -159,3 +159,37 @@ void gw_rope_fill(const double *freq, int half, double magnitude, int64_t first,
         }
     }
 }
+
+/* The part of a position by which pair i rotates, and how fast. */
+static int part_of(const gw_rope *r, const double *freq, int i, double *speed) {
+    const int half = r->dim / 2, by_time = half - r->by_row - r->by_column;
+    *speed = freq[i];
+    if (r->spread == GW_ROPE_STRIPED) {
+        int part = i % 3, has = part == 1 ? r->by_row : r->by_column;
+        return part > 0 && i < 3 * has ? part : 0;
+    }
+    int part = i < by_time ? 0 : i < by_time + r->by_row ? 1 : 2;
+    int begin = part == 0 ? 0 : part == 1 ? by_time : by_time + r->by_row;
+    int width = part == 0 ? by_time : part == 1 ? r->by_row : r->by_column;
+    if (r->spread == GW_ROPE_EACH) {
+        *speed = gw_rope_exp(-(double)(i - begin) / (double)width * gw_rope_log(r->base));
+    } else if (r->spread == GW_ROPE_EVEN) {
+        *speed = freq[2 * (i - begin) + (part == 2)];
+    }
+    return part;
+}
+
+void gw_rope_fill_grid(const gw_rope *r, const double *freq, double magnitude,
+                       const int32_t (*at)[3], int64_t n, float *table) {
+    const int half = r->dim / 2;
+    for (int i = 0; i < half; i++) {
+        double speed, s, c;
+        int part = part_of(r, freq, i, &speed);
+        for (int64_t p = 0; p < n; p++) {
+            float *cosines = table + p * 2 * half, *sines = cosines + half;
+            gw_rope_sin_cos((double)at[p][part] * speed, &s, &c);
+            cosines[i] = (float)(c * magnitude);
+            sines[i] = (float)(s * magnitude);
+        }
+    }
+}

@@ -25,6 +25,11 @@ double gw_rope_yarn_magnitude(double factor, double scale);
 void gw_rope_fill(const double *freq, int half, double magnitude, int64_t first, int64_t n_pos,
                   float *table);
 
+/* The same for positions of three parts (time, row, column), of a rope that has them: at [n, 3].
+ */
+void gw_rope_fill_grid(const gw_rope *r, const double *freq, double magnitude,
+                       const int32_t (*at)[3], int64_t n, float *table);
+
 /* The functions underneath, for tests. Within 1e-15 relative (sine, cosine: absolute, |x| < 2^26).
  */
 double gw_rope_exp(double x); /* |x| < 700 */

@@ -331,6 +331,30 @@ static gw_status find_scaling(const gw_facts *facts, const gw_blueprint *bp, con
     return GW_OK;
 }
 
+/* Pairs that rotate by rows and columns of patches. */
+static gw_status read_grid(const gw_facts *facts, const gw_blueprint *bp, const gw_spec_rope *x,
+                           int layer, const gw_hparams *hp, gw_rope *r) {
+    if (x->rows.n == 0 && x->columns.n == 0) {
+        return GW_OK;
+    }
+    double rows = gw_spec_value(bp, hp, layer, x->rows);
+    double columns = gw_spec_value(bp, hp, layer, x->columns);
+    double spread = x->spread.n > 0 ? gw_spec_value(bp, hp, layer, x->spread) : GW_ROPE_SIDE;
+    if (!(rows >= 0.0 && columns >= 0.0 && rows + columns <= r->dim / 2) || rows != floor(rows) ||
+        columns != floor(columns)) {
+        return gw_fail(GW_E_METADATA, facts->where,
+                       "%g pairs rotate by row and %g by column; a head has %d", rows, columns,
+                       r->dim / 2);
+    }
+    if (!(spread >= GW_ROPE_SIDE && spread <= GW_ROPE_EVEN) || spread != floor(spread)) {
+        return gw_fail(GW_E_METADATA, facts->where, "a rope has no spread of number %g", spread);
+    }
+    r->by_row = (int32_t)rows;
+    r->by_column = (int32_t)columns;
+    r->spread = (gw_rope_spread)(int)spread;
+    return GW_OK;
+}
+
 static gw_status read_rope(const gw_facts *facts, const gw_blueprint *bp, int index, int layer,
                            gw_arena *arena, gw_hparams *hp) {
     const gw_spec_rope *x = &bp->rope[index];
@@ -363,6 +387,7 @@ static gw_status read_rope(const gw_facts *facts, const gw_blueprint *bp, int in
     if (x->magnitude.n > 0 && r.attn_factor == 0.0) {
         r.attn_factor = gw_spec_value(bp, hp, layer, x->magnitude);
     }
+    GW_TRY(read_grid(facts, bp, x, layer, hp, &r));
     if (x->shorter.n > 0 && gw_spec_value(bp, hp, layer, x->shorter) != 0.0) {
         r.long_divisors = r.long_divisors != NULL ? r.divisors : NULL;
     }

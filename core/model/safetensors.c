@@ -59,7 +59,7 @@ static gw_status parse_shape(const char *where, const json_t *info, unsigned bit
         return gw_fail(GW_E_TYPE, where, "tensor %s has no list as its shape", t->stored.name);
     }
     size_t rank = json_array_size(shape);
-    uint64_t elements = 1;
+    uint64_t elements = 1, last = 0;
     for (size_t i = 0; i < rank; i++) {
         const json_t *v = json_array_get(shape, i);
         if (!json_is_integer(v) || json_integer_value(v) < 0) {
@@ -73,10 +73,14 @@ static gw_status parse_shape(const char *where, const json_t *info, unsigned bit
         }
         if (i < 4) {
             t->stored.dim[i] = dim;
+        } else if (!gw_size_mul((uint64_t)t->stored.dim[3], (uint64_t)dim, &last) ||
+                   last > INT64_MAX) {
+            last = 0; /* of no elements, or of more than is checked below */
         }
+        t->stored.dim[3] = i < 4 ? t->stored.dim[3] : (int64_t)last;
     }
-    t->stored.n_dim = rank <= 4 ? (int)rank : 0;
-    t->usable = t->usable && rank <= 4;
+    t->stored.n_dim = rank <= 5 ? (int)(rank < 4 ? rank : 4) : 0;
+    t->usable = t->usable && rank <= 5; /* kernels over time, rows and columns: the last are one */
     uint64_t total;
     if (!gw_size_mul(elements, bits, &total)) {
         return gw_fail(GW_E_OVERFLOW, where, "the bytes of tensor %s do not fit 64 bits",

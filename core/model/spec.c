@@ -51,29 +51,21 @@ static int has_value(const gw_spec *spec, const char *key, const char *value) {
     return 0;
 }
 
-static void list_known(char *text, size_t room) {
-    size_t used = 0;
-    text[0] = '\0';
-    for (size_t i = 0; gw_spec_at(i) != NULL; i++) {
-        const char *name = gw_spec_family(gw_spec_at(i));
-        if (gw_text_ends(name, "-mtp")) {
-            continue;
-        }
-        if (used + strlen(name) + 3 < room) {
-            used += (size_t)snprintf(text + used, room - used, "%s%s", used ? ", " : "", name);
-        }
-    }
-}
-
-const gw_spec *gw_spec_of(const char *architecture) {
+static const gw_spec *find_spec(const char *architecture, int tower) {
     for (size_t i = 0; gw_spec_at(i) != NULL; i++) {
         const gw_spec *spec = gw_spec_at(i);
+        if (gw_text_ends(gw_spec_family(spec), "-vision") != tower) {
+            continue;
+        }
         if (has_value(spec, "gguf", architecture) || has_value(spec, "hf", architecture)) {
             return spec;
         }
     }
     return NULL;
 }
+
+const gw_spec *gw_spec_of(const char *architecture) { return find_spec(architecture, 0); }
+const gw_spec *gw_spec_tower(const char *name) { return find_spec(name, 1); }
 
 /* "qwen3_moe" and "Qwen3MoeForCausalLM": letters and digits alike, then one of the endings. */
 static int is_class_of(gw_spec_word name, const char *type) {
@@ -121,13 +113,10 @@ gw_status gw_spec_find(const char *where, const char *architecture, const gw_spe
     if (*out != NULL) {
         return GW_OK;
     }
-    char known[900];
-    list_known(known, sizeof known);
-    return gw_fail(
-        GW_E_METADATA, where,
-        "architecture '%.64s' is not known; a newer version may know it, and --spec FILE "
-        "describes it; known families are %s",
-        architecture, known);
+    return gw_fail(GW_E_METADATA, where,
+                   "architecture '%.64s' is not known ('godwit inspect --families' lists those "
+                   "that are); a newer version may know it, and --spec FILE describes it",
+                   architecture);
 }
 
 /* ---- questions ------------------------------------------------------------------------------ */

@@ -18,6 +18,9 @@ const gw_spec *gw_spec_of(const char *architecture); /* NULL: no family has it *
  * type itself where a family has that name. 0: no family has either. */
 int gw_spec_class(const char *model_type, char *out, size_t room);
 gw_status gw_spec_find(const char *where, const char *architecture, const gw_spec **out);
+/* The same of vision towers, NAME-vision: by the architecture of the model in a folder, or by the
+ * projector type of an mmproj file. NULL: none is known. */
+const gw_spec *gw_spec_tower(const char *name);
 const char *gw_spec_family(const gw_spec *spec);
 /* The embedded specs in order of name; NULL past the last one. */
 const gw_spec *gw_spec_at(size_t i);
@@ -101,7 +104,7 @@ const char *gw_reserved_name(gw_reserved number);
 
 typedef struct gw_spec_rope {
     char name[24];
-    gw_expr dim, turning, base, truncate, shorter, magnitude;
+    gw_expr dim, turning, base, truncate, shorter, magnitude, rows, columns, spread;
     gw_rope_style style_hf, style_gguf;
     char scaling[GW_SPEC_KEYS][64]; /* objects of config.json that may hold the scaling */
     int n_scaling, scales;          /* scales 0: none, in no container */
@@ -139,6 +142,7 @@ typedef struct gw_spec_source {
     gw_transform transform[GW_SPEC_TRANSFORMS];
     gw_expr times;         /* of GW_TRANSFORM_TIMES */
     gw_expr buckets, both; /* of GW_TRANSFORM_RELATIVE; both: distances ahead have their own half */
+    gw_expr folded;        /* stored columns are [columns / N, N], and become [N, columns / N] */
 } gw_spec_source;
 
 typedef struct gw_spec_weight {
@@ -150,15 +154,17 @@ typedef struct gw_spec_weight {
     int per_layer;
     int first; /* names of layers and others mix; outside of layers it is the first one's */
     int optional;
-    int keep_float; /* never converted: a router */
-    int flat;       /* stored with more axes than it has */
-    int tall;       /* of as many rows as are stored     */
-    int alibi;      /* made, not stored: slopes of the heads */
-    int sinusoid;   /* made: rows of sines and cosines of positions */
-    gw_expr period; /* of those: what the steps of frequency are counted in */
-    int single;     /* of those: angles as single precision has them */
-    int fallback;   /* index of the weight that serves when this one is absent; -1: none */
-    int tied;       /* the fallback serves also when the checkpoint says that both are one */
+    int keep_float;   /* never converted: a router */
+    int flat;         /* stored with more axes than it has */
+    int wide;         /* the same, and they are those of a row: kernels of a convolution */
+    int tall;         /* of as many rows as are stored     */
+    int alibi;        /* made, not stored: slopes of the heads */
+    int sinusoid;     /* made: rows of sines and cosines of positions */
+    gw_expr period;   /* of those: what the steps of frequency are counted in */
+    gw_expr numbered; /* %d in names of a folder is this; no expression: the layer's number */
+    int single;       /* of those: angles as single precision has them */
+    int fallback;     /* index of the weight that serves when this one is absent; -1: none */
+    int tied;         /* the fallback serves also when the checkpoint says that both are one */
     gw_spec_source hf[GW_SPEC_SOURCES], gguf[GW_SPEC_SOURCES];
     int n_hf, n_gguf;
     int file, hf_file, gguf_file;
@@ -292,8 +298,9 @@ typedef struct gw_blueprint {
     char value[GW_SPEC_VALUES][24];
     gw_expr width[GW_SPEC_VALUES]; /* of a kept value, which start gives to layers and head */
     int n_values;
-    int given; /* the kept value that the engine gives: of each row the hidden state of the token
-                * before it (session_hidden.h); -1: none */
+    int given; /* the last kept value that the engine gives: of each row the hidden state of the
+                * token before it (session_hidden.h), or of a vision tower patches; -1: none */
+    unsigned all_given; /* a bit for each value that the engine gives */
     char prefix[GW_SPEC_LISTED][40],
         skip[GW_SPEC_LISTED][40]; /* of names in folders; to pass over */
     int n_prefixes, n_skips;
@@ -310,7 +317,8 @@ static inline int gw_block_runs(const gw_spec_block *b, const gw_hparams *hp, in
     }
     return layer >= hp->n_layers
                ? b->section != GW_SECTION_LAYER
-               : b->section == GW_SECTION_LAYER && b->layer_kind == hp->layer[layer].kind;
+               : b->section == GW_SECTION_LAYER &&
+                     (b->layer_kind == hp->layer[layer].kind || b->layer_kind == hp->deep_kind - 1);
 }
 /* Floats that a sequence's state of this block takes in a layer; 0: it has none. */
 uint64_t gw_block_state(const gw_blueprint *bp, const gw_hparams *hp, int layer, int block);

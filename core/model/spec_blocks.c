@@ -169,8 +169,9 @@ gw_status gw_spec_enter(gw_spec_reader *r, const gw_spec_line *l, gw_section sec
     }
     r->section = (int)section;
     r->defined = section == START || section == SCORE ? 0 : 1u << STREAM;
-    for (int v = 0; v < bp->n_values && section != START; v++) {
-        r->defined |= bp->width[v].n > 0 ? 1u << v : 0u;
+    for (int v = 0; v < bp->n_values; v++) {
+        int kept = section == START ? (int)(bp->all_given >> v & 1) : bp->width[v].n > 0;
+        r->defined |= kept ? 1u << v : 0u;
     }
     if (section != LAYER) {
         return GW_OK;
@@ -265,6 +266,7 @@ gw_status gw_spec_read_value(gw_spec_reader *r, const gw_spec_line *l) {
         const char *from = l->word[2].at;
         gw_spec_word width = {from, (size_t)(l->word[l->n - 1].at - from)};
         r->out->given = v;
+        r->out->all_given |= 1u << v;
         return r->pass == 1 ? GW_OK : gw_spec_expr(r, width, 0, 0, &r->out->width[v]);
     }
     return r->pass == 1 ? GW_OK : gw_spec_rest(r, l, 2, 0, 0, &r->out->width[v]);
@@ -274,7 +276,7 @@ gw_status gw_spec_read_value(gw_spec_reader *r, const gw_spec_line *l) {
 static gw_status check_kept(const gw_spec_reader *r) {
     const gw_blueprint *bp = r->out;
     for (int v = 0; v < bp->n_values; v++) {
-        int given = bp->width[v].n == 0 || bp->given == v;
+        int given = bp->width[v].n == 0 || (bp->all_given >> v & 1);
         for (int b = 0; b < bp->n_blocks; b++) {
             given |= bp->block[b].section == START && bp->block[b].out == v;
         }
@@ -477,7 +479,8 @@ gw_status gw_spec_check_end(const gw_spec_reader *r) {
     const gw_spec_block *end = NULL; /* of the head */
     for (int b = 0; b < bp->n_blocks; b++) {
         gw_block_kind kind = bp->block[b].kind;
-        int begins = kind == GW_BLOCK_EMBED || kind == GW_BLOCK_COLUMNS || kind == GW_BLOCK_STREAMS;
+        int begins = kind == GW_BLOCK_EMBED || kind == GW_BLOCK_COLUMNS ||
+                     kind == GW_BLOCK_STREAMS || kind == GW_BLOCK_LINEAR;
         embeds += begins && bp->block[b].section == START && bp->block[b].out == STREAM;
         end = bp->block[b].section == HEAD ? &bp->block[b] : end;
         blocks[bp->block[b].layer_kind] += bp->block[b].section == LAYER;

@@ -193,6 +193,9 @@ static gw_expr *number_of_rope(gw_spec_rope *x, gw_spec_word w) {
            : gw_spec_is(w, "truncate")  ? &x->truncate
            : gw_spec_is(w, "short")     ? &x->shorter
            : gw_spec_is(w, "magnitude") ? &x->magnitude
+           : gw_spec_is(w, "rows")      ? &x->rows
+           : gw_spec_is(w, "columns")   ? &x->columns
+           : gw_spec_is(w, "spread")    ? &x->spread
                                         : NULL;
 }
 
@@ -227,8 +230,8 @@ gw_status gw_spec_read_rope(gw_spec_reader *r, const gw_spec_line *l) {
         } else {
             return gw_spec_fail(
                 r,
-                "'%.*s': expected dim, turning, base, truncate, short, magnitude, hf, gguf or "
-                "scaling",
+                "'%.*s': expected dim, turning, base, truncate, short, magnitude, rows, columns, "
+                "spread, hf, gguf or scaling",
                 w.n < 40 ? (int)w.n : 40, w.at);
         }
     }

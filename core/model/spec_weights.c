@@ -93,6 +93,9 @@ static gw_status read_source_options(const gw_spec_reader *r, const gw_spec_line
             GW_TRY(
                 gw_spec_copy(r, l->word[*at + 1], s->with[s->n_with++], sizeof s->with[0], "name"));
             *at += 2;
+        } else if (gw_spec_is(w, "folded") && left >= 1) {
+            GW_TRY(gw_spec_expr(r, l->word[*at + 1], 0, 0, &s->folded));
+            *at += 2;
         } else if (gw_spec_is(w, "scales") && left >= 1) {
             GW_TRY(gw_spec_copy(r, l->word[*at + 1], s->scales, sizeof s->scales, "name"));
             *at += 2;
@@ -167,6 +170,7 @@ static gw_status read_weight_options(const gw_spec_reader *r, const gw_spec_line
         int *flag = gw_spec_is(o, "optional")  ? &w->optional
                     : gw_spec_is(o, "float")   ? &w->keep_float
                     : gw_spec_is(o, "flat")    ? &w->flat
+                    : gw_spec_is(o, "wide")    ? &w->wide
                     : gw_spec_is(o, "tall")    ? &w->tall
                     : gw_spec_is(o, "stacked") ? &w->stacked
                     : gw_spec_is(o, "alibi")   ? &w->alibi
@@ -176,6 +180,8 @@ static gw_status read_weight_options(const gw_spec_reader *r, const gw_spec_line
                                                : NULL;
         if (flag != NULL) {
             *flag = 1;
+        } else if (gw_spec_is(o, "numbered") && at + 1 < l->n) {
+            GW_TRY(gw_spec_expr(r, l->word[++at], 0, 0, &w->numbered));
         } else if (gw_spec_is(o, "sinusoid") && at + 1 < l->n) {
             w->sinusoid = 1;
             GW_TRY(gw_spec_expr(r, l->word[++at], 0, 0, &w->period));
@@ -189,8 +195,8 @@ static gw_status read_weight_options(const gw_spec_reader *r, const gw_spec_line
         } else {
             return gw_spec_fail(
                 r,
-                "weight '%s' may end in optional, float, flat, stacked, alibi, layer, "
-                "sinusoid N, single, tied ROLE or else ROLE, not '%.*s'",
+                "weight '%s' may end in optional, float, flat, wide, stacked, alibi, layer, "
+                "sinusoid N, single, numbered N, tied ROLE or else ROLE, not '%.*s'",
                 w->role, o.n < 40 ? (int)o.n : 40, o.at);
         }
     }

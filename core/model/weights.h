@@ -82,6 +82,10 @@ int64_t gw_weights_rows(const gw_weights *w, int role, int layer);
  * takes, as floats [columns]; NULL: in order. */
 const gw_tensor *gw_weights_columns(const gw_weights *w, int role, int layer, int device);
 
+/* A matrix outside the layers that no block uses, for the host: *out malloc'd [*rows, columns] f32;
+ * NULL: it is optional and absent. */
+gw_status gw_weights_values(gw_weights *w, int role, float **out, int64_t *rows);
+
 /* Bytes read for one generated token: every matrix of the layers and the head, of experts those
  * that a token uses, norms and biases. */
 uint64_t gw_weights_decode_bytes(const gw_weights *w);

@@ -282,20 +282,32 @@ static float factor_of(const gw_entry *e, int64_t row) {
     return v;
 }
 
+/* Columns [cols / N, N] become [N, cols / N]. room [cols] */
+static void fold_row(const gw_entry *e, float *row, size_t cols, float *room) {
+    size_t n = (size_t)e->folded, each = n > 0 && cols % n == 0 ? cols / n : 0;
+    for (size_t i = 0; i < each * n; i++) {
+        room[i % n * each + i / n] = row[i];
+    }
+    if (each > 0) {
+        memcpy(row, room, cols * sizeof *row);
+    }
+}
+
 /* Decode to float, then encode; row by row, so that the bytes depend on nothing else. */
 static gw_status rows_converted(const gw_weight_source *src, int64_t first, int64_t n, void *dst) {
     const gw_entry *e = src->state;
     size_t cols = (size_t)e->t.dim[1], in_row = 0, out_row = 0;
     int transposed = e->transposed;
-    int same = e->t.fmt == e->from && !transposed;
+    int same = e->t.fmt == e->from && !transposed && e->folded == 0;
     GW_TRY(gw_row_bytes(e->t.fmt, cols, &out_row));
     GW_TRY(transposed ? GW_OK : gw_row_bytes(e->from, cols, &in_row));
     size_t several = n < READ_AT_ONCE ? (size_t)n : READ_AT_ONCE;
     int64_t have = 0, used = 0; /* rows in raw */
     unsigned char *raws = malloc(in_row * several + 1);
     float *values = malloc((transposed ? (size_t)n : 1) * cols * sizeof *values);
+    float *fold = malloc((e->folded > 0 ? cols : 1) * sizeof *fold);
     gw_status status = GW_OK;
-    if (raws == NULL || values == NULL) {
+    if (raws == NULL || values == NULL || fold == NULL) {
         status = gw_fail(GW_E_NOMEM, e->t.name, "no memory to convert a row");
     }
     if (status == GW_OK && transposed) {
@@ -322,10 +334,12 @@ static gw_status rows_converted(const gw_weight_source *src, int64_t first, int6
             for (size_t i = 0; e->factor != NULL && i < cols; i++) {
                 row[i] *= factor;
             }
+            fold_row(e, row, cols, fold);
             encode_row(e, row, cols, out);
         }
     }
     free(raws);
+    free(fold);
     free(values);
     return status;
 }

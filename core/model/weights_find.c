@@ -64,7 +64,7 @@ static void shape_text(const int64_t *dim, int n, char *out, size_t room) {
 
 typedef struct wanted {
     int64_t experts, rows, cols; /* experts 1: none; a vector: rows 1 */
-    int vector, flat, to_float;
+    int vector, flat, wide, to_float;
 } wanted;
 
 static gw_status read_wanted(const gw_weights *w, const gw_spec_weight *s, int layer, wanted *out) {
@@ -74,6 +74,7 @@ static gw_status read_wanted(const gw_weights *w, const gw_spec_weight *s, int l
     }
     out->vector = s->n_dim == 1 || s->stacked;
     out->flat = s->flat;
+    out->wide = s->wide;
     out->to_float = s->keep_float;
     out->experts = s->n_dim == 3 || s->stacked ? dim[0] : 1;
     out->rows = s->n_dim == 3 ? dim[1] : s->n_dim == 2 && !s->stacked ? dim[0] : 1;
@@ -152,9 +153,14 @@ static gw_status check_shape(const gw_weights *w, const gw_stored *t, const want
     for (int i = first; i < last - n + 1; i++) {
         before *= t->dim[i];
     }
+    int64_t inner = 1; /* of a wide one: what its last axis is stored as */
+    for (int i = 1; i < t->n_dim; i++) {
+        inner *= t->dim[i];
+    }
+    int wide = want->wide && n == 2 && t->n_dim > 2 && t->dim[0] == axes[0] && inner == axes[1];
     int flat = want->flat && last - first > n && before == axes[0] &&
                memcmp(t->dim + last - n + 1, axes + 1, (size_t)(n - 1) * sizeof *axes) == 0;
-    if (!lone && !flat &&
+    if (!lone && !flat && !wide &&
         (last - first != n || memcmp(t->dim + first, axes, (size_t)n * sizeof *axes) != 0)) {
         return refuse(w, t, axes, n);
     }
@@ -173,8 +179,9 @@ static gw_status check_stored(const gw_weights *w, const gw_stored *t, const wan
                        f != NULL ? f->name : "?",
                        want->vector ? "norm weight or bias" : "weight format");
     }
-    int reordered = e->source != NULL && e->buckets == 0 &&
-                    (e->transposed || e->source->transform[0] != GW_TRANSFORM_NONE);
+    int reordered =
+        e->source != NULL && e->buckets == 0 &&
+        (e->transposed || e->folded > 0 || e->source->transform[0] != GW_TRANSFORM_NONE);
     if (!f->is_float && reordered && t->packed == NULL && !want->to_float) {
         return gw_fail(GW_E_UNSUPPORTED, w->where,
                        "tensor %s is stored as %s and would have to be transposed or changed",
@@ -242,10 +249,22 @@ static gw_status cut_of(const gw_weights *w, const gw_spec_weight *s, int layer,
         e->buckets = (int)buckets;
         e->both = gw_spec_value(&w->bp, &w->hp, layer, source->both) != 0.0;
     }
+    e->folded = 0;
+    if (source->folded.n > 0) {
+        GW_TRY(gw_spec_extent(&w->bp, &w->hp, layer, s, source->folded, &e->folded));
+    }
     if (source->times.n > 0) {
         e->times = (float)gw_spec_value(&w->bp, &w->hp, layer, source->times);
     }
     return GW_OK;
+}
+
+/* What stands for a layer in names. */
+static int number_of(const gw_weights *w, const gw_spec_weight *s, int layer) {
+    double own = s->numbered.n > 0 && is_folder(w)
+                     ? gw_spec_value(&w->bp, &w->hp, layer, s->numbered)
+                     : w->hp.layer[layer].named;
+    return own >= 0.0 && own < 0x1p30 ? (int)own : 0;
 }
 
 /* The tensors of one way to store the weight; *found 0: it is not stored so. */
@@ -257,7 +276,7 @@ static gw_status try_source(gw_weights *w, const gw_spec_weight *s, const gw_spe
     size_t at = w->n_pool;
     *found = 0;
     for (int x = 0; x < n; x++) {
-        disk_name(!each && x > 0 ? source->with[x - 1] : source->name, w->hp.layer[layer].named, x,
+        disk_name(!each && x > 0 ? source->with[x - 1] : source->name, number_of(w, s, layer), x,
                   name, sizeof name);
         int integers = source->transform[0] == GW_TRANSFORM_INTEGERS;
         const gw_stored *t = find(w, name, integers, &why);
@@ -348,7 +367,7 @@ static gw_status missing(const gw_weights *w, const gw_spec_weight *s, int layer
         return gw_fail(GW_E_METADATA, w->where, "weight '%s' of family %s has no name in a %s",
                        s->role, w->bp.family, is_folder(w) ? "folder" : "GGUF file");
     }
-    disk_name(list[0].name, w->hp.layer[layer].named, 0, name, sizeof name);
+    disk_name(list[0].name, number_of(w, s, layer), 0, name, sizeof name);
     return gw_fail(GW_E_METADATA, w->where, "tensor %s%s is missing (%s of a %s model)",
                    is_folder(w) && w->bp.n_prefixes > 0 ? w->bp.prefix[0] : "", name, s->role,
                    w->bp.family);
@@ -445,7 +464,7 @@ static gw_status match(gw_weights *w, int role, int layer) {
                     ? e->stored[0]->packed->column
                     : NULL;
     e->factor = found && e->from == GW_FMT_NVFP4 ? factor_of(w, e->stored[0]->name) : NULL;
-    int changed = e->made || e->source->transform[0] != GW_TRANSFORM_NONE ||
+    int changed = e->made || e->folded > 0 || e->source->transform[0] != GW_TRANSFORM_NONE ||
                   (e->transposed && !gw_format_of(e->from)->is_float);
     e->t.fmt = want.vector || changed        ? GW_FMT_F32
                : gw_format_is_small(e->from) ? home_of(e)
@@ -649,4 +668,31 @@ gw_status gw_weights_match(gw_weights *w) {
         }
     }
     return check_leftovers(w);
+}
+
+gw_status gw_weights_values(gw_weights *w, int role, float **out, int64_t *rows) {
+    gw_entry *e = &w->entries[w->start[role]];
+    *out = NULL;
+    *rows = 0;
+    GW_TRY(match(w, role, 0));
+    gw_entry own = *e;
+    memset(e, 0, sizeof *e); /* so that it is neither loaded nor counted */
+    if (!gw_entry_there(&own)) {
+        return GW_OK;
+    }
+    own.t.fmt = GW_FMT_F32;
+    size_t n = (size_t)own.t.dim[0] * (size_t)own.t.dim[1];
+    float *values = malloc(n * sizeof *values);
+    if (values == NULL) {
+        return gw_fail(GW_E_NOMEM, w->where, "no memory for %s", own.t.name);
+    }
+    gw_weight_source source = gw_entry_source(&own);
+    gw_status status = source.rows(&source, 0, own.t.dim[0], values);
+    if (status != GW_OK) {
+        free(values);
+        return status;
+    }
+    *out = values;
+    *rows = own.t.dim[0];
+    return GW_OK;
 }

@@ -17,6 +17,7 @@ typedef struct gw_entry {
     int64_t within, span;         /* transposed by heads; span 0: not */
     float times;                  /* of GW_TRANSFORM_TIMES */
     int buckets, both;            /* of GW_TRANSFORM_RELATIVE */
+    int64_t folded;               /* gw_spec_source.folded; 0: not */
     double period;                /* of sines of positions */
     int single, zero;             /* zero: the row that is; -1: none */
     gw_fmt from;                  /* format of what is stored */
@@ -63,7 +64,7 @@ struct gw_weights {
 gw_status gw_weights_match(gw_weights *w);
 static inline int gw_entry_there(const gw_entry *e) { return e->n_stored > 0 || e->made; }
 static inline int gw_entry_plain(const gw_entry *e) {
-    return e->n_stored == 1 && e->of == 0 &&
+    return e->n_stored == 1 && e->of == 0 && e->folded == 0 &&
            (e->source == NULL || (!e->transposed && e->source->transform[0] == GW_TRANSFORM_NONE));
 }
 

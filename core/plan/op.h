@@ -28,7 +28,8 @@ typedef enum gw_op {
                       * (rows m0+m1+m2 = m), biases w3,w4,w5 (each may be NULL)                */
     GW_OP_GLU,       /* out[n,f]  = act(in0 w0[f,k]^T) * (in0 w1[f,k]^T); out f32 or act8      */
     GW_OP_ROPE_KV,   /* in0 = qkv[n,(h+g)e + g*ev]: q,k normed by w0,w1 (gw_rope_args), rotated by
-                      * w2 = rope table [positions,2,r/2] f32 (cos row, sin row; NULL: r is 0); q
+                      * w2 = rope table [positions,2,r/2] f32 (cos row, sin row; NULL: r is 0), row
+                      * step.pos - step.less; q
                       * times w3[positions] f32 (may be NULL) -> out[n,h*e]; k, v -> caches in1,
                       * in2 at step.pos of step.slot; in2 NULL: values are part of the keys, in0 is
                       * [n,(h+g)e]. g = 0: q alone, without caches; h = 0: k, v alone, and

@@ -23,7 +23,7 @@ typedef struct gw_step {
     int32_t last[GW_ROWS_MAX]; /* last position that the row sees where attention looks both ways;
                                 * else that of what is read at once with it, its own at least */
     int32_t type[GW_ROWS_MAX]; /* of the token: row of EMBED's table of types           */
-    int32_t less[GW_ROWS_MAX]; /* EMBED's table of positions counts so many less        */
+    int32_t less[GW_ROWS_MAX]; /* tables of positions, EMBED's and ropes', count so many less */
 } gw_step;
 
 /* What kernels read, as int32_t: n, pick, n_pick, pos_max, two words of the backend's own, then of

@@ -175,7 +175,7 @@ KERNEL(SIZE) attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out),
     for (int n = 0; n < PER_ITEM; n++) {
         const int i = min(lane + TEAM * n, r - 1);
         const int pair = interleaved ? i / 2 : i < half_ ? i : i - half_;
-        __global const float *angle = READS(float, table) + (size_t)pos * r;
+        __global const float *angle = READS(float, table) + (size_t)(pos - STEP_LESS(row)) * r;
         cosine[n] = r > 0 ? angle[pair] : 1.0f;
         sine[n] = r > 0 ? angle[half_ + pair] : 0.0f;
     }

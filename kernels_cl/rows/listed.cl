@@ -43,7 +43,8 @@ KERNEL_OF_ANY_SIZE rotate_heads(STEP, IN(in), IN(table), OUT(out), const int wid
         const int i = u % e - first;
         float v = x[u];
         if (i >= 0 && i < r) {
-            __global const float *angles = READS(float, table) + (size_t)STEP_POS(row) * r;
+            const int at = STEP_POS(row) - STEP_LESS(row);
+            __global const float *angles = READS(float, table) + (size_t)at * r;
             v = turned(x + u - i, angles, i, r, interleaved, back);
         }
         WRITES(float, out)[(size_t)row * width + u] = v;

@@ -121,7 +121,7 @@ rope_form(STEP, IN(in), OUT(k), OUT(v), IN(pages), IN(q_norm), IN(k_norm), IN(ta
     t.all = READS(float, in) + (size_t)row * ((heads + kv_heads) * e + kv_heads * ev) +
             (is_q ? 0 : is_v ? (heads + kv_heads) * e : heads * e);
     t.weight = is_q ? READS(float, q_norm) : READS(float, k_norm);
-    t.angle = READS(float, table) + (size_t)pos * r;
+    t.angle = READS(float, table) + (size_t)(pos - STEP_LESS(row)) * r;
     t.e = is_v ? ev : e;
     t.r = is_v ? 0 : r;
     t.head = is_q ? h : g;

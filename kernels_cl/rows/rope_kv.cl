@@ -84,7 +84,7 @@ rope_kv(STEP, IN(in), OUT(k), OUT(v), IN(pages), ROPE_ARGS, const int heads,
     const int pos = STEP_POS(row), is_q = h < heads, is_v = h >= heads + kv_heads;
     const int g = is_v ? h - heads - kv_heads : h - heads;
     __global const float *in_row = READS(float, in) + (size_t)row * (heads + 2 * kv_heads) * e;
-    turning t = TURNING(in_row, h, heads, kv_heads, e, pos);
+    turning t = TURNING(in_row, h, heads, kv_heads, e, pos - STEP_LESS(row));
 #ifdef GW_ITEM
     if (t.normed) {
         float lane[GW_LANES];

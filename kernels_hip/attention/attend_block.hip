@@ -143,7 +143,8 @@ struct gw_turned {
         if (turns) {
             const int second = p.turn.interleaved ? i & 1 : i >= half;
             const int pair = p.turn.interleaved ? i >> 1 : second ? i - half : i;
-            const float *angle = p.turn.table + (size_t)w.span.pos * r + pair;
+            const int at = w.span.pos - gw_step_less(p.step, w.row);
+            const float *angle = p.turn.table + (size_t)at * r + pair;
             other = p.turn.interleaved ? i ^ 1 : second ? pair : i + half;
             c = angle[0];
             s = second ? angle[half] : -angle[half];

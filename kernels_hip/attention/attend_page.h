@@ -185,7 +185,8 @@ __device__ static inline void make_fresh(const struct gw_attend_params &p, const
         ((float *)d.v_fresh)[i] = k[p.kv_heads * e + i];
     }
     turn_heads<1>(p.turn, (gw_f32s<1> *)d.k_fresh, p.turn.k_norm,
-                  p.turn.table + (size_t)u.span.pos * p.turn.rope_dim);
+                  p.turn.table +
+                      (size_t)(u.span.pos - gw_step_less(p.step, u.row)) * p.turn.rope_dim);
     narrow_head<CELLS>(d.k_fresh, e);
     narrow_head<CELLS>(d.v_fresh, e);
     if (u.value != 0 || u.head != g * group) {
@@ -255,7 +256,8 @@ __device__ static inline void load_queries(const struct gw_attend_params &p,
         return;
     }
     turn_heads<HEADS>(p.turn, d.q, p.turn.q_norm,
-                      p.turn.table + (size_t)u.span.pos * p.turn.rope_dim);
+                      p.turn.table +
+                          (size_t)(u.span.pos - gw_step_less(p.step, u.row)) * p.turn.rope_dim);
 }
 
 /* What ROPE_KV leaves behind of them; the first unit of the new position's page does that. */

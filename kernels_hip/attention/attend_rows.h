@@ -238,7 +238,7 @@ struct gw_turned {
             }
             const int row = k < NEW ? w.fresh_row + f + k * step : w.row + r;
             const int heads = p.heads + (w.turns ? 2 * p.kv_heads : 0);
-            const int pos = w.pos_of(row);
+            const int pos = w.pos_of(row) - gw_step_less(p.step, row);
             from[k] += (row * heads + (k < NEW ? p.heads + w.g : w.head)) * p.e;
             if (turns) {
                 const float *angle =

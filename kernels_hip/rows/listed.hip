@@ -39,7 +39,8 @@ GW_KERNEL(gw_listed_rotate, struct gw_listed_rotate_params, GW_LISTED_THREADS) {
     const size_t place = (size_t)row * p.width + at;
     float v = p.in[place];
     if (i >= 0 && i < p.rope_dim) {
-        const float *angles = p.table + (size_t)gw_step_pos(p.step, row) * p.rope_dim;
+        const float *angles = p.table +
+            (size_t)(gw_step_pos(p.step, row) - gw_step_less(p.step, row)) * p.rope_dim;
         v = turned(p.in + place - i, angles, i, p.rope_dim, p.interleaved, p.back);
     }
     p.out[place] = v;

@@ -336,7 +336,7 @@ template <class PUT> __device__ static inline void more_rope(const struct gw_mor
     const int pos = gw_step_pos(p.step, row), j = pos % GW_PAGE;
     const float *in = p.in + (size_t)row * ((p.heads + p.kv_heads) * p.e + p.kv_heads * p.ev);
     if (h < p.heads) {
-        const more_head m = head_of(p, in, 0, h, pos);
+        const more_head m = head_of(p, in, 0, h, pos - gw_step_less(p.step, row));
         const float by = p.factor ? p.factor[pos] : 1.0f;
         for (int i = lane; i < p.e; i += GW_LANES) {
             const float y = m.value(i);
@@ -359,7 +359,7 @@ template <class PUT> __device__ static inline void more_rope(const struct gw_mor
         if (p.without_k) {
             return;
         }
-        const more_head m = head_of(p, in, 1, g, pos);
+        const more_head m = head_of(p, in, 1, g, pos - gw_step_less(p.step, row));
         for (int i = lane; i < width; i += GW_LANES) {
             put(i, m.value(i));
         }

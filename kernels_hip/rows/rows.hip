@@ -363,7 +363,7 @@ template <typename PUT> __device__ static inline void rope_kv(const struct gw_ro
         return; /* whole teams; only teams meet below */
     }
     gw_turning head;
-    head.open(turn, row, h, pos);
+    head.open(turn, row, h, pos - gw_step_less(p.step, row));
     if (h < turn.heads) {
         float *out = turn.out + ((size_t)row * turn.heads + h) * e;
         head.each([&](int i, float v) { out[i] = v; });
@@ -408,6 +408,7 @@ template <typename PUT> __device__ static inline void rope_k(const struct gw_rop
         return;
     }
     const int row = first + lane < live ? first + lane : first, pos = gw_step_pos(p.step, row);
+    const int angle = pos - gw_step_less(p.step, row);
     const int page = p.pages[(size_t)gw_step_slot(p.step, row) * p.page_stride + pos / GW_PAGE];
     const auto tile_of = [&](int page) {
         return (uint8_t *)p.k + ((size_t)page * turn.kv_heads + g) * (size_t)p.tile_bytes;
@@ -416,7 +417,7 @@ template <typename PUT> __device__ static inline void rope_k(const struct gw_rop
     for (int r = gw_team(); r < (int)GW_ROPE_ROWS && first + r < live; r += TEAMS) {
         const int its_pos = gw_shuffle(pos, r);
         gw_turning head;
-        head.open(turn, first + r, turn.heads + g, its_pos);
+        head.open(turn, first + r, turn.heads + g, gw_shuffle(angle, r));
         if (!PUT::SCALED) {
             head.each([&](int i, float v) { PUT::put(cells, i * STEP + r, 0, 0, v); });
             continue;

@@ -13,7 +13,7 @@ void gw_ahead_add(gw_batch *b, gw_seq *s) {
     int32_t n = s->n < b->n_ctx ? s->n : b->n_ctx;
     int32_t whole = n / GW_PAGE * GW_PAGE, known = s->r->n_prompt / GW_PAGE * GW_PAGE;
     if (!b->o.read_ahead || s->choice != 0 || s->r->no_cache || whole == known || b->o.no_sharing ||
-        b->session->states.any) {
+        b->session->states.any || s->r->views.n > 0) {
         return;
     }
     if (a->n == GW_AHEAD) { /* the oldest one waits for the least */

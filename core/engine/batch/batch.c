@@ -116,6 +116,7 @@ static void free_batch(gw_batch *b) {
     free(b->running);
     free(b->slot);
     free(b->order);
+    free(b->pictures.at);
     free(b->rows);
     free(b->of_row);
     free(b->top);
@@ -258,6 +259,11 @@ static gw_status make_request(gw_batch *b, const gw_request_options *o, gw_reque
     r->priority = o->priority;
     r->finish = GW_FINISH_STOP;
     r->submitted = gw_seconds_now();
+    gw_status seen = gw_request_see(r, b, o);
+    if (seen != GW_OK) {
+        free_new(r);
+        return seen;
+    }
     for (int32_t i = 0; i < n; i++) {
         gw_status status = make_seq(b, r, o, i);
         if (status != GW_OK) {

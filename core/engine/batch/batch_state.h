@@ -7,6 +7,7 @@
  *   host.c      pages in main memory that the cache has let go
  *   snapshots.c what recurrent blocks know at the ends of pages
  *   drafts.c    tokens that may follow, in rows that a pass has to spare
+ *   pictures.c  pages of prompts with pictures
  *   ahead.c     answers read as prompts while there is nothing else to do
  *
  * A sequence is one choice of a request: its tokens, of which the first pos are in the cache. Rows
@@ -76,7 +77,21 @@ struct gw_request {
     int32_t n_cached, n_read, n_generated;
     gw_finish finish;
     double submitted, queued_seconds, prompt_seconds;
+    gw_views views;    /* pictures of the prompt                                 */
+    int32_t *pictures; /* [views.n] their names (gw_seq_page); NULL: not named yet */
 };
+
+/* A picture by what it holds, so that pages are shared by that: its name is its place in the list.
+ */
+typedef struct gw_picture_key {
+    uint8_t digest[GW_PICTURE_DIGEST];
+    int64_t n_patches;
+    int32_t ahead; /* which of its rows stands at position 0, counted back */
+} gw_picture_key;
+typedef struct gw_picture_keys {
+    gw_picture_key *at;
+    int32_t n, room;
+} gw_picture_keys;
 
 /* Fairness (start-time fair queueing, Goyal et al. 1996): of each client that was served of late,
  * the virtual time at which its next request may start. */
@@ -135,6 +150,7 @@ struct gw_batch {
     gw_host host;
     gw_snapshots snapshots;
     gw_ahead ahead;
+    gw_picture_keys pictures;
     gw_batch_stats stats; /* as they grow */
     atomic_flag copying;
     gw_batch_stats shown; /* what others may copy, between the two of `copying` */
@@ -165,6 +181,15 @@ void gw_seq_advance(const gw_batch *b, gw_seq *s, int32_t end);
 uint32_t gw_batch_random(gw_batch *b, uint32_t below);
 /* Preemptions and evictions for no reason. */
 void gw_batch_disturb(gw_batch *b);
+
+/* pictures.c. Of page number `page` of its tokens what others know it by: those, but for rows of
+ * pictures their names; in room [GW_PAGE] where there are some. */
+const int32_t *gw_seq_page(const gw_seq *s, int32_t page, int32_t *room);
+/* Names for the pictures of a request; once. */
+gw_status gw_batch_name_pictures(gw_batch *b, struct gw_request *r);
+/* Pictures of a prompt, taken over. */
+gw_status gw_request_see(struct gw_request *r, const gw_batch *b, const gw_request_options *o);
+void gw_request_unsee(struct gw_request *r);
 
 /* step.c */
 gw_status gw_batch_decode(gw_batch *b);

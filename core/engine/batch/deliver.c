@@ -56,6 +56,7 @@ static void free_request(gw_request *r) {
         free(r->seq[i].pages);
         gw_seq_drafts_close(&r->seq[i]);
     }
+    gw_request_unsee(r);
     free(r->seq);
     free(r);
 }

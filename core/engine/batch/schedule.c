@@ -216,9 +216,10 @@ static int32_t sharable(const gw_batch *b, const gw_seq *s) {
 void gw_seq_publish(gw_batch *b, gw_seq *s) {
     int32_t whole = s->pos / GW_PAGE, most = s->r->n_prompt / GW_PAGE;
     whole = is_private(b, s->r) ? 0 : whole < most ? whole : most;
+    int32_t room[GW_PAGE];
     for (; s->n_named < whole; s->n_named++) {
         s->name = gw_pages_publish(b->pages, s->pages[s->n_named], s->name,
-                                   s->tokens + s->n_named * GW_PAGE);
+                                   gw_seq_page(s, s->n_named, room));
     }
 }
 
@@ -234,8 +235,9 @@ static gw_status collect(gw_batch *b, gw_seq *s, int32_t most, int fetch) {
     int32_t found = s->n_pages;
     gw_page_name name = s->name;
     gw_status status = GW_OK;
+    int32_t room[GW_PAGE];
     while (found < most) {
-        const int32_t *tokens = s->tokens + found * GW_PAGE;
+        const int32_t *tokens = gw_seq_page(s, found, room);
         int32_t page = fetch ? -1 : gw_pages_find(b->pages, name, tokens);
         status = fetch ? gw_host_find(b, name, tokens, &page) : GW_OK;
         if (page < 0) {
@@ -263,8 +265,9 @@ static gw_status collect(gw_batch *b, gw_seq *s, int32_t most, int fetch) {
 static int32_t reach_of(const gw_batch *b, const gw_seq *s, int32_t most) {
     int32_t reach = s->n_named;
     gw_page_name name = s->name;
+    int32_t room[GW_PAGE];
     for (int32_t i = reach; i < most && name != 0; i++) {
-        name = gw_pages_known(b->pages, name, s->tokens + i * GW_PAGE);
+        name = gw_pages_known(b->pages, name, gw_seq_page(s, i, room));
         reach = name != 0 && goes_on_behind(b, name) ? i + 1 : reach;
     }
     return reach;
@@ -307,8 +310,9 @@ static int comes_soon(const gw_batch *b, const gw_seq *s) {
         if (o->r == s->r && forks(b, s)) {
             return 1;
         }
+        int32_t room[2][GW_PAGE];
         while (shared < most && shared < its &&
-               memcmp(o->tokens + shared * GW_PAGE, s->tokens + shared * GW_PAGE,
+               memcmp(gw_seq_page(o, shared, room[0]), gw_seq_page(s, shared, room[1]),
                       GW_PAGE * sizeof *s->tokens) == 0) {
             shared++;
         }
@@ -455,6 +459,7 @@ gw_status gw_batch_admit(gw_batch *b) {
             }
             continue;
         }
+        GW_TRY(gw_batch_name_pictures(b, s->r));
         attach(b, s);
         if (comes_soon(b, s)) {
             detach(b, s);

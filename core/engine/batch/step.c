@@ -44,7 +44,15 @@ static int32_t fill_rows(gw_batch *b, int32_t n) {
             int32_t token = p < s->n ? s->tokens[p] : s->drafts.token[p - s->n];
             int32_t prompt = s->r->n_prompt, last = p < prompt ? prompt - 1 : p;
             last = b->model->hp.n_source > 0 ? 0 : last;
-            b->rows[rows] = (gw_row){.token = token, .pos = p, .slot = s->slot, .last = last};
+            b->rows[rows] = (gw_row){.token = token,
+                                     .pos = p,
+                                     .slot = s->slot,
+                                     .last = last,
+                                     .less = gw_views_less(&s->r->views, p)};
+            int any = 0;
+            if (s->r->views.n > 0 && p < prompt) {
+                gw_views_look(&s->r->views, p, 1, &b->rows[rows].seen, &any);
+            }
             b->of_row[rows++] = s;
         }
     }

@@ -195,7 +195,7 @@ static gw_status make(gw_encoder *e, const gw_encoder_options *o) {
     }
     GW_TRY(gw_place_session(&m->place, m->weights, hp, e->kv_fmt, e->where));
     e->rows = e->rows > 0 ? e->rows : uses_card(e) ? GW_ROWS_MAX : ROWS_DEFAULT;
-    return gw_tables_new(m->place.devices, m->place.n_devices, e->bp, hp, e->info.n_ctx,
+    return gw_tables_new(m->place.devices, m->place.n_devices, e->bp, hp, e->info.n_ctx, 0,
                          &e->tables);
 }
 

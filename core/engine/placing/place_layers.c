@@ -80,6 +80,29 @@ static gw_status draw_outline(const gw_hparams *hp, const gw_blueprint *bp, gw_f
     return GW_OK;
 }
 
+/* The head; of a vision tower it reads the stream in wider rows, as what goes to the decoder from
+ * other layers does (spec.h). */
+static void draw_ends(gw_graph *graph, gw_graph_inputs *in, const gw_blueprint *bp) {
+    const gw_hparams *hp = in->hp;
+    double merge = gw_spec_named_number(bp, hp, "merge", 0.0);
+    gw_tensor folded;
+    if (!(merge >= 1.0 && merge <= 16.0)) {
+        gw_graph_head(graph, in, 1);
+        return;
+    }
+    folded = in->stream[0];
+    folded.dim[1] = (int64_t)(merge * merge) * hp->d_model;
+    in->stream = &folded;
+    in->logits.dim[1] = (int64_t)gw_spec_named_number(bp, hp, "d_out", 1.0);
+    memset(graph->streams, 0, sizeof graph->streams);
+    memset(graph->stream, 0, sizeof graph->stream);
+    for (int l = 0; hp->deep_kind > 0 && l < hp->n_layers; l++) {
+        gw_graph_deep(graph, in, l);
+    }
+    gw_graph_head(graph, in, 0);
+    in->stream = NULL; /* ours; nodes have views of it */
+}
+
 static gw_status probe_order(const gw_plan_device *device, const gw_weights *weights,
                              const gw_hparams *hp, gw_fmt kv_fmt, gw_order order,
                              gw_where *accepts) {
@@ -105,7 +128,7 @@ static gw_status probe_order(const gw_plan_device *device, const gw_weights *wei
     in.logits = (gw_tensor){.fmt = GW_FMT_F32, .n_dim = 2, .dim = {ROWS, hp->n_vocab}};
     GW_TRY_DONE(gw_graph_new(&in, &graph));
     gw_graph_body(&graph, &in, 0, hp->n_layers);
-    gw_graph_head(&graph, &in, 1);
+    draw_ends(&graph, &in, gw_weights_blueprint(weights));
     GW_TRY_DONE(gw_graph_check(&graph));
     ask_kernels(device, &graph, hp->n_layers, gw_weights_blueprint(weights)->n_blocks, accepts);
 done:

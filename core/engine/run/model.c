@@ -10,6 +10,7 @@
 #include "core/base/file.h"
 #include "core/engine/run/describe.h"
 #include "core/engine/run/kv.h"
+#include "core/engine/run/tower.h"
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
@@ -113,8 +114,8 @@ static gw_status place_layers(gw_model *m, const gw_model_options *o) {
     return status;
 }
 
-static gw_status load_weights(gw_model *m, const gw_model_options *o,
-                              const gw_backend *const *backends, const gw_passed *passed) {
+gw_status gw_model_load(gw_model *m, const gw_model_options *o, const gw_backend *const *backends,
+                        const gw_passed *passed) {
     gw_weights_options load;
     GW_TRY(gw_model_prepare(m, o, backends, passed, &load));
     GW_TRY(place_layers(m, o));
@@ -234,7 +235,10 @@ static gw_status open_once(gw_model *m, const gw_model_options *options,
     int vocab_only = options->vocab_only || gw_checkpoint_is_table(m->checkpoint);
     GW_TRY(open_tokenizer(m, vocab_only));
     if (!vocab_only) {
-        GW_TRY(load_weights(m, options, backends, passed));
+        /* Eyes first: layers are placed in what they leave. */
+        GW_TRY(options->images ? gw_tower_open(options, backends, &m->tower) : GW_OK);
+        GW_TRY(gw_model_load(m, options, backends, passed));
+        GW_TRY(m->tower != NULL ? gw_tower_check(m->tower, m) : GW_OK);
         GW_TRY(found_a_card(m, options) ? try_card(m, options) : GW_OK);
         GW_TRY(gw_checkpoint_unchanged(m->checkpoint));
     }
@@ -269,6 +273,7 @@ void gw_model_free(gw_model *model) {
     if (model == NULL) {
         return;
     }
+    gw_tower_free(model->tower);
     gw_weights_free(model->weights);
     gw_arena_set_free(model->arenas);
     gw_place_close(&model->place);
@@ -283,3 +288,70 @@ int gw_model_reads_source(const gw_model *model) {
     return model->hp.n_source > 0 && model->hp.n_source < model->hp.n_layers;
 }
 int32_t gw_model_n_vocab(const gw_model *model) { return model->info.n_vocab; }
+
+/* ---- eyes ----------------------------------------------------------------------------------- */
+
+int gw_model_eyes(const gw_model *model, gw_eyes *out) {
+    if (model->tower == NULL) {
+        return 0;
+    }
+    gw_tower_describe(model->tower, out);
+    return 1;
+}
+
+gw_status gw_model_see(gw_model *model, const gw_patches *patches, gw_sight **out) {
+    if (model->tower == NULL) {
+        return gw_fail(GW_E_UNSUPPORTED, model->name, "was opened without eyes");
+    }
+    return gw_tower_see(model->tower, patches, NULL, out);
+}
+
+gw_status gw_see_places(const gw_model *model, const int32_t *tokens, size_t n,
+                        gw_sight *const *sights, size_t n_sights, gw_seen_rows **out,
+                        size_t *n_out) {
+    gw_eyes eyes = {.token = -1};
+    size_t count = 0, room = 0, sight = 0;
+    int32_t row = 0;
+    gw_seen_rows *list = NULL;
+    (void)gw_model_eyes(model, &eyes);
+    for (size_t i = 0; i < n; i++) {
+        if (eyes.token < 0 || tokens[i] != eyes.token) {
+            continue;
+        }
+        if (sight == n_sights) {
+            free(list);
+            return gw_fail(GW_E_ARGUMENT, "image",
+                           "the text has more placeholders than its %zu pictures have rows",
+                           n_sights);
+        }
+        gw_seen_rows *last = count > 0 ? &list[count - 1] : NULL;
+        if (last != NULL && last->sight == sights[sight] && row > 0 &&
+            last->at + (size_t)last->n == i) {
+            last->n++;
+        } else {
+            if (count == room) {
+                room = 2 * room + 8;
+                gw_seen_rows *more = realloc(list, room * sizeof *more);
+                if (more == NULL) {
+                    free(list);
+                    return gw_fail(GW_E_NOMEM, "image", "no memory for %zu pictures", room);
+                }
+                list = more;
+            }
+            list[count++] = (gw_seen_rows){sights[sight], row, 1, i};
+        }
+        row++;
+        if (row == gw_sight_rows(sights[sight])) {
+            sight++;
+            row = 0;
+        }
+    }
+    if (sight != n_sights) {
+        free(list);
+        return gw_fail(GW_E_ARGUMENT, "image",
+                       "the text has fewer placeholders than its %zu pictures have rows", n_sights);
+    }
+    *out = list;
+    *n_out = count;
+    return GW_OK;
+}

@@ -22,8 +22,9 @@ struct gw_model {
     gw_place place; /* no devices: vocabulary only */
     gw_weights *weights;
     gw_fetch_rate fetch_rate;
-    gw_arena_set *arenas; /* shared by the plans of all sessions: one runs at a time */
-    gw_model_info info;   /* strings below */
+    struct gw_tower *tower; /* its eyes; NULL: none */
+    gw_arena_set *arenas;   /* shared by the plans of all sessions: one runs at a time */
+    gw_model_info info;     /* strings below */
     char name[256], device_text[512], placed[224], format[32];
     char converted[32]; /* options.weights */
 };
@@ -34,6 +35,13 @@ gw_status gw_model_begin(gw_model *m, const gw_model_options *options);
 gw_status gw_model_prepare(gw_model *m, const gw_model_options *options,
                            const gw_backend *const *backends, const gw_passed *passed,
                            gw_weights_options *load);
+
+/* Then all of it: placed and loaded. */
+gw_status gw_model_load(gw_model *m, const gw_model_options *options,
+                        const gw_backend *const *backends, const gw_passed *passed);
+
+/* translation.c. The one token that this spelling is as a special one, and is not otherwise; -1. */
+int32_t gw_model_special(const gw_model *m, const char *spelling);
 
 const gw_text_stream *gw_stream_text(const gw_stream *stream);
 

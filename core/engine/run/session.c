@@ -218,8 +218,10 @@ static gw_status make_buffers(gw_session *s) {
     size_t widest = (size_t)gw_session_widest(s);
     s->logit_rows = widest > GW_HEAD_TILE ? widest : GW_HEAD_TILE;
     size_t logits = s->logit_rows * (size_t)s->model->hp.n_vocab * sizeof(float);
+    int32_t more = s->model->tower != NULL && gw_views_needed(&s->model->hp) ? s->chunk : 0;
     GW_TRY(gw_tables_new(place->devices, place->n_devices, gw_weights_blueprint(s->model->weights),
-                         &s->model->hp, s->n_ctx, &s->tables));
+                         &s->model->hp, s->n_ctx, more, &s->tables));
+    GW_TRY(gw_seeing_new(s));
     for (int d = 0; d < place->n_devices; d++) {
         GW_TRY(make_device_buffers(s, d));
     }
@@ -335,6 +337,7 @@ void gw_session_free(gw_session *s) {
     gw_next_free(s);
     gw_session_hidden_free(s);
     gw_fetch_free(s);
+    gw_seeing_free(s);
     for (int d = 0; d < s->model->place.n_devices; d++) {
         struct gw_buffer *const buffers[] = {s->stream[d], d == s->head_device ? s->logits : NULL,
                                              s->source_pages[d]};
@@ -385,7 +388,7 @@ void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_
         s->step.pos[i] = pos + i;
         s->step.slot[i] = 0;
         s->step.last[i] = s->n_source > 0 ? s->n_source - 1 : pos + i;
-        s->step.less[i] = less_of(s, tokens, i, pos);
+        s->step.less[i] = less_of(s, tokens, i, pos) + gw_views_less(&s->views, pos + i);
     }
     s->step.pos_max = s->n_source > pos + n ? s->n_source - 1 : pos + n - 1;
 }
@@ -522,6 +525,11 @@ static gw_status feed_prompt(gw_session *s, const int32_t *tokens, size_t n, con
         for (int32_t i = 0; i < rows && s->n_source == 0; i++) {
             s->step.last[i] = s->pos + (int32_t)(n - done) - 1;
         }
+        if (s->seeing.parts > 0) {
+            int any = 0;
+            gw_views_look(&s->views, s->pos, rows, s->seeing.glances, &any);
+            GW_TRY(gw_seeing_show(s, s->seeing.glances, rows, any));
+        }
         GW_TRY(gw_session_hidden_ask(s, s->pos));
         GW_TRY(gw_prompt_run(s, gw_prompt_overlaps(s)));
         GW_TRY(gw_fetch_end(s));
@@ -562,6 +570,21 @@ static gw_status prefill(gw_session *s, const int32_t *tokens, size_t n, const r
 gw_status gw_session_prefill(gw_session *s, const int32_t *tokens, size_t n) {
     const row_sink sink = {0};
     return prefill(s, tokens, n, &sink);
+}
+
+gw_status gw_session_prefill_seen(gw_session *s, const int32_t *tokens, size_t n,
+                                  const gw_seen_rows *seen, size_t n_seen) {
+    const row_sink sink = {0};
+    if (n_seen > 0 && s->model->tower == NULL) {
+        return gw_fail(GW_E_UNSUPPORTED, s->model->name, "was opened without eyes");
+    }
+    int32_t start = s->pos;
+    GW_TRY(gw_views_add(&s->views, seen, n_seen, start, n));
+    gw_status status = prefill(s, tokens, n, &sink);
+    if (status != GW_OK) {
+        gw_views_cut(&s->views, start);
+    }
+    return status;
 }
 
 gw_status gw_session_prefill_rows(gw_session *s, const int32_t *tokens, size_t n, size_t first,
@@ -668,6 +691,7 @@ gw_status gw_session_rewind(gw_session *s, int32_t pos) {
     }
     s->ahead = 0;
     s->pos = pos;
+    gw_views_cut(&s->views, pos);
     s->prompted = s->prompted < pos ? s->prompted : pos;
     s->n_logits = 0;
     return GW_OK;

@@ -245,6 +245,9 @@ static gw_status refuse_source(const gw_session *s, const char *path) {
 }
 
 gw_status gw_session_save(gw_session *s, const char *path) {
+    if (s->views.n > 0) { /* where they stand would have to be known, and what they hold */
+        return gw_fail(GW_E_UNSUPPORTED, path, "a session with pictures cannot be saved");
+    }
     head h;
     GW_TRY(refuse_source(s, path));
     GW_TRY(gw_session_return(s));
@@ -394,6 +397,7 @@ static gw_status take_states(gw_session *s, source *in, int32_t tokens, char *ro
 
 /* From here on the session changes: an error leaves it empty. */
 static gw_status take_body(gw_session *s, source *in, const head *h) {
+    gw_views_cut(&s->views, 0);
     s->pos = s->prompted = 0;
     s->n_logits = 0;
     s->ahead = 0;

@@ -7,6 +7,7 @@
 
 #include "core/engine/sampling/sampler.h"
 #include "core/engine/run/session_hidden.h"
+#include "core/engine/run/session_rows.h"
 
 /* Of `sampled`: ids of as many rows as have logits, then a choice for each. */
 enum { CHOICE_AT = 1024, RULES_AT_ONCE = 16 };
@@ -54,9 +55,8 @@ static gw_status make_sampled(gw_session *s, int d) {
 static gw_status write_rules(gw_session *s, size_t at, const gw_choice *rules, size_t bytes) {
     for (int d = 0; d < s->model->place.n_devices; d++) {
         const gw_backend *backend = s->model->place.devices[d].backend;
-        GW_TRY(s->sampled[d] != NULL
-                   ? backend->write(s->sampled[d], CHOICE_AT + at, rules, bytes)
-                   : GW_OK);
+        GW_TRY(s->sampled[d] != NULL ? backend->write(s->sampled[d], CHOICE_AT + at, rules, bytes)
+                                     : GW_OK);
     }
     return GW_OK;
 }
@@ -115,15 +115,16 @@ void gw_next_free(gw_session *s) {
 
 /* Of the token, or (-1) of the one drawn last, at position pos of a sequence; its id follows by the
  * next post. */
-static gw_status start(gw_session *s, int32_t token, int32_t pos, int32_t slot) {
+static gw_status start(gw_session *s, int32_t token, int32_t pos, int32_t slot, int32_t less) {
     gw_session_set_step(s, &token, 1, pos);
     s->step.slot[0] = slot;
+    s->step.less[0] += less;
     GW_TRY(gw_session_hidden_ask(s, pos));
     GW_TRY(gw_pass_run(s, s->next, gw_plan_start));
     s->turn = !s->turn;
-    return s->post[0] == NULL ? GW_OK
-                              : head_of(s)->backend->post(s->post[s->turn],
-                                                          s->sampled[s->head_device], 0);
+    return s->post[0] == NULL
+               ? GW_OK
+               : head_of(s)->backend->post(s->post[s->turn], s->sampled[s->head_device], 0);
 }
 
 static gw_status take(gw_session *s, int turn, int32_t *id) {
@@ -156,14 +157,14 @@ static gw_status set_rule(gw_session *s, const gw_choice *rule, int32_t n) {
 static gw_status draw(gw_session *s, const gw_choice *rule, int32_t token, int more, int32_t *id) {
     GW_TRY(set_rule(s, rule, 1));
     if (!s->ahead || s->ahead_token != token) {
-        GW_TRY(start(s, token, s->pos, 0));
+        GW_TRY(start(s, token, s->pos, 0, 0));
     }
     /* While passes are timed, only what was asked for runs and is counted. */
     more = more && s->post[0] != NULL && s->pos + 1 < s->n_ctx && !s->profiling &&
            s->hidden.watch == NULL;
     int turn = s->turn;
     if (more) {
-        GW_TRY(start(s, -1, s->pos + 1, 0));
+        GW_TRY(start(s, -1, s->pos + 1, 0, 0));
     }
     GW_TRY(take(s, turn, id));
     s->ahead = more;
@@ -237,16 +238,17 @@ gw_status gw_session_settle(gw_session *s) {
     return ahead ? gw_plan_wait(s->next->plan) : GW_OK;
 }
 
-gw_status gw_session_step_row(gw_session *s, const gw_choice *rule, int32_t token, int32_t pos,
-                              int32_t slot, int more, int32_t *id) {
+gw_status gw_session_step_row(gw_session *s, const gw_choice *rule, const gw_row *row, int more,
+                              int32_t *id) {
     GW_TRY(set_rule(s, rule, 1));
-    if (!s->ahead || s->ahead_token != token || s->step.pos[0] != pos || s->step.slot[0] != slot) {
-        GW_TRY(start(s, token, pos, slot));
+    if (!s->ahead || s->ahead_token != row->token || s->step.pos[0] != row->pos ||
+        s->step.slot[0] != row->slot || s->step.less[0] != row->less) {
+        GW_TRY(start(s, row->token, row->pos, row->slot, row->less));
     }
     more = more && s->post[0] != NULL && !s->profiling;
     int turn = s->turn;
     if (more) {
-        GW_TRY(start(s, -1, pos + 1, slot));
+        GW_TRY(start(s, -1, row->pos + 1, row->slot, row->less));
     }
     GW_TRY(take(s, turn, id));
     s->ahead = more;

@@ -57,6 +57,11 @@ gw_status gw_pass_draw(gw_session *s, gw_pass *p, int rows, gw_order order, gw_p
                           .kept = s->kept_value[0],
                           .rows = rows,
                           .order = order};
+    if (s->seeing.parts > 0 && order == GW_ORDER_PREFILL) {
+        in.gate = s->seeing.gate_on;
+        in.seen = s->seeing.seen_on;
+        in.n_deep = s->seeing.parts - 1;
+    }
     for (int d = 0; d < s->model->place.n_devices; d++) {
         stream[d] = s->stream_on[d];
         stream[d].dim[0] = parts == GW_PASS_HEAD ? s->chunk : rows;

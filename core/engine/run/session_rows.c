@@ -156,7 +156,7 @@ int gw_rows_steps(const gw_session *s) { return gw_session_steps_ahead(s) && !s-
 
 gw_status gw_rows_step(gw_session *s, const gw_row *row, const gw_choice *rule, int more,
                        int32_t *id) {
-    gw_status status = gw_session_step_row(s, rule, row->token, row->pos, row->slot, more, id);
+    gw_status status = gw_session_step_row(s, rule, row, more, id);
     if (status != GW_OK) {
         s->ahead = 0;
         (void)gw_plan_wait(s->next->plan); /* nothing is still at work */
@@ -166,7 +166,13 @@ gw_status gw_rows_step(gw_session *s, const gw_row *row, const gw_choice *rule, 
 
 gw_status gw_rows_prefill(gw_session *s, const gw_row *rows, int32_t n) {
     set_rows(s, rows, n);
-    gw_status status = gw_prompt_run(s, 0);
+    int any = 0;
+    for (int32_t i = 0; s->seeing.parts > 0 && i < n; i++) {
+        s->seeing.glances[i] = rows[i].seen;
+        any |= rows[i].seen.row != NULL;
+    }
+    gw_status status = gw_seeing_show(s, s->seeing.glances, n, any);
+    status = status == GW_OK ? gw_prompt_run(s, 0) : status;
     if (status != GW_OK) {
         (void)gw_plan_wait(s->passes[s->first_prompt_pass].plan);
     }

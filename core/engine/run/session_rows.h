@@ -15,6 +15,7 @@
  * positions learned ones count less. */
 typedef struct gw_row {
     int32_t token, pos, slot, last, less;
+    gw_glance seen; /* of a picture, in rows of prompts */
 } gw_row;
 
 /* Pages of slot from its entry `first` on. */

@@ -5,6 +5,7 @@
 
 #include "core/engine/run/kv.h"
 #include "core/engine/run/model_state.h"
+#include "core/engine/run/seeing.h"
 #include "core/engine/run/state.h"
 #include "core/engine/run/tables.h"
 #include "core/tensor/sample.h"
@@ -16,9 +17,9 @@ enum { GW_HEAD_TILE = 32, GW_DECODE_PLANS = 9, GW_PROMPT_PLANS = 2 };
 /* Of how many sequences a session computes rows (session_rows.h); {0}: of its own one. */
 typedef struct gw_sharing {
     int32_t slots;
-    int64_t pages; /* of the cache                          */
-    int widest;    /* rows of the widest decode plan needed */
-    int sources;   /* source texts are mapped to slots (gw_rows_map_source) */
+    int64_t pages;         /* of the cache                          */
+    int widest;            /* rows of the widest decode plan needed */
+    int sources;           /* source texts are mapped to slots (gw_rows_map_source) */
     int32_t state_entries; /* of recurrent blocks, for each sequence; 0: GW_STATE_ENTRIES */
 } gw_sharing;
 
@@ -51,16 +52,16 @@ typedef struct gw_layer_range {
 
 /* session_fetch.c: layers and experts in main memory whose prompts a card computes. */
 typedef struct gw_fetch {
-    int device;       /* 0: nothing is fetched */
-    gw_where *where;  /* of every block, while its weights are on the card                      */
-    int *pass;        /* [stages] index of the pass with them; -1: none                         */
-    gw_layer_range *layers; /* [stages]                                                         */
+    int device;      /* 0: nothing is fetched */
+    gw_where *where; /* of every block, while its weights are on the card                      */
+    int *pass;       /* [stages] index of the pass with them; -1: none                         */
+    gw_layer_range *layers;   /* [stages]                                                         */
     struct gw_buffer **cells; /* [n_cells] caches of the layers of a stage, in turn             */
     int n_cells;
     gw_tensor *k, *v; /* [devices, n_layers] as gw_kv has them, and those in cells              */
-    unsigned char *experts;   /* [most experts of a layer] that the rows of the pass have chosen */
-    const gw_tensor *route;   /* by which; NULL: not known                                      */
-    int stream;               /* the device that has it */
+    unsigned char *experts; /* [most experts of a layer] that the rows of the pass have chosen */
+    const gw_tensor *route; /* by which; NULL: not known                                      */
+    int stream;             /* the device that has it */
 } gw_fetch;
 
 /* What recurrent blocks knew before position pos of the timeline (session_return.c). */
@@ -70,6 +71,16 @@ typedef struct gw_kept_states {
     uint64_t used;
     void *state; /* of all blocks, one behind the other; NULL: never was one */
 } gw_kept_states;
+
+/* What prompts' plans read of pictures (seeing.h); parts 0: the model has no eyes. */
+typedef struct gw_seeing {
+    int parts; /* of a row: one, and one for each of the layers that get some */
+    struct gw_buffer *gate[GW_MAX_DEVICES], **seen; /* [devices * parts] */
+    gw_tensor gate_on[GW_MAX_DEVICES], *seen_on;
+    float *rows;        /* [chunk, d_model] to be written */
+    gw_glance *glances; /* [chunk] */
+    int32_t shown;      /* leading rows of the buffers that may not be text's */
+} gw_seeing;
 
 struct gw_session {
     gw_model *model;
@@ -99,10 +110,10 @@ struct gw_session {
     gw_pass *passes; /* n_widths of decode, prompt head, stages of the prompt body          */
     int n_widths, n_passes, first_prompt_pass, n_prompt_passes; /* stages: [first, n) of them */
     int short_prompt_pass[GW_PROMPT_PLANS]; /* the first stage in fewer rows; 0: there is none */
-    gw_pass *source; /* reads a source text; NULL: the model takes none */
-    gw_pass *next;   /* the one that draws too (session_next.c); NULL: none */
-    gw_pass *draw;   /* draws behind the rows of a decode pass; NULL: none  */
-    size_t n_rows;   /* lines of gw_session_kernel_times */
+    gw_pass *source;                        /* reads a source text; NULL: the model takes none */
+    gw_pass *next; /* the one that draws too (session_next.c); NULL: none */
+    gw_pass *draw; /* draws behind the rows of a decode pass; NULL: none  */
+    size_t n_rows; /* lines of gw_session_kernel_times */
     int profiling;
     float *logits_host; /* [logit_rows, v]: the device's memory, or our copy of it */
     float *logits_copy;
@@ -123,6 +134,8 @@ struct gw_session {
     int32_t ahead_token;
     gw_hidden hidden;
     gw_fetch fetch;
+    gw_seeing seeing;
+    gw_views views; /* pictures in the timeline */
 };
 
 /* session.c: the body of gw_session_new; options of this version of the library, or NULL. */
@@ -133,10 +146,10 @@ typedef enum gw_pass_parts {
     GW_PASS_WHOLE,
     GW_PASS_BODY,
     GW_PASS_HEAD,
-    GW_PASS_HIDDEN, /* what stands in the head before its first matrix, of rows that have run */
+    GW_PASS_HIDDEN,  /* what stands in the head before its first matrix, of rows that have run */
     GW_PASS_FETCHED, /* the body where weights are fetched (gw_fetch) */
-    GW_PASS_NEXT,   /* whole, and the draw */
-    GW_PASS_DRAW    /* the draw alone, out of the logits that are there */
+    GW_PASS_NEXT,    /* whole, and the draw */
+    GW_PASS_DRAW     /* the draw alone, out of the logits that are there */
 } gw_pass_parts;
 
 /* session_passes.c. All passes, ready to run. */
@@ -207,8 +220,9 @@ void gw_next_free(gw_session *s);
 /* One row of a sequence, and the token that the device draws behind it (less than 0: it cannot);
  * with `more` the step of that one at pos + 1 begins, which is for nothing if another row follows.
  * No logits are left to be read. Not for models with recurrent blocks. */
-gw_status gw_session_step_row(gw_session *s, const gw_choice *rule, int32_t token, int32_t pos,
-                              int32_t slot, int more, int32_t *id);
+struct gw_row; /* session_rows.h */
+gw_status gw_session_step_row(gw_session *s, const gw_choice *rule, const struct gw_row *row,
+                              int more, int32_t *id);
 
 /* session_blame.c: logits of the last of these tokens were not finite. Runs tokens [n] from
  * position pos again, layer by layer, and returns GW_E_NUMERIC with a message that names the first

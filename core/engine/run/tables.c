@@ -6,7 +6,8 @@
 
 #include "core/model/rope.h"
 
-static gw_status make_rope(gw_tables *t, const gw_hparams *hp, int32_t n_ctx, int d, int which) {
+static gw_status make_rope(gw_tables *t, const gw_hparams *hp, int32_t n_ctx, int32_t more, int d,
+                           int which) {
     enum { ROWS = 256 };
     const gw_rope *rope = &hp->rope[which];
     const gw_plan_device *to = &t->devices[d];
@@ -21,7 +22,8 @@ static gw_status make_rope(gw_tables *t, const gw_hparams *hp, int32_t n_ctx, in
         goto done;
     }
     gw_rope_frequencies(rope, n_ctx, freq, &magnitude);
-    GW_TRY_DONE(to->backend->alloc(to->device, (size_t)n_ctx * row + 1, cells));
+    const int64_t all = (int64_t)n_ctx + more;
+    GW_TRY_DONE(to->backend->alloc(to->device, (size_t)all * row + 1, cells));
     for (int64_t p = 0; p < n_ctx; p += ROWS) {
         int64_t n = n_ctx - p < ROWS ? n_ctx - p : ROWS;
         gw_rope_fill(freq, half, magnitude, p, n, rows);
@@ -30,7 +32,7 @@ static gw_status make_rope(gw_tables *t, const gw_hparams *hp, int32_t n_ctx, in
     t->rope[d][which] = (gw_tensor){.name = "rope",
                                     .fmt = GW_FMT_F32,
                                     .n_dim = 3,
-                                    .dim = {n_ctx, 2, half},
+                                    .dim = {all, 2, half},
                                     .buf = *cells,
                                     .device = d};
 done:
@@ -65,13 +67,13 @@ done:
 }
 
 gw_status gw_tables_new(const gw_plan_device *devices, int n_devices, const gw_blueprint *bp,
-                        const gw_hparams *hp, int32_t n_ctx, gw_tables *out) {
+                        const gw_hparams *hp, int32_t n_ctx, int32_t more, gw_tables *out) {
     memset(out, 0, sizeof *out);
     out->devices = devices;
     out->n_devices = n_devices;
     for (int d = 0; d < n_devices; d++) {
         for (int r = 0; r < hp->n_ropes; r++) {
-            GW_TRY(hp->rope[r].dim > 0 ? make_rope(out, hp, n_ctx, d, r) : GW_OK);
+            GW_TRY(hp->rope[r].dim > 0 ? make_rope(out, hp, n_ctx, more, d, r) : GW_OK);
         }
         for (int f = 0; f < bp->n_factors; f++) {
             GW_TRY(make_factor(out, bp, hp, n_ctx, d, f));

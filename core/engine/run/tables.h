@@ -14,9 +14,10 @@ typedef struct gw_tables {
     gw_tensor factor[GW_MAX_DEVICES][GW_MAX_FACTORS]; /* [positions] f32         */
 } gw_tables;
 
-/* For positions below n_ctx. out is freed by gw_tables_free whatever happens. GW_E_NOMEM. */
+/* For positions below n_ctx, and `more` rows of rope tables after them, which are the caller's to
+ * write. out is freed by gw_tables_free whatever happens. GW_E_NOMEM. */
 gw_status gw_tables_new(const gw_plan_device *devices, int n_devices, const gw_blueprint *bp,
-                        const gw_hparams *hp, int32_t n_ctx, gw_tables *out);
+                        const gw_hparams *hp, int32_t n_ctx, int32_t more, gw_tables *out);
 void gw_tables_free(gw_tables *t); /* of a zeroed or built one */
 
 #endif

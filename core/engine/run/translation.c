@@ -6,7 +6,7 @@
 #include "core/engine/run/model_state.h"
 
 /* The one token that this spelling is when special tokens are read, and is not otherwise; -1. */
-static int32_t special_of(const gw_model *m, const char *spelling) {
+int32_t gw_model_special(const gw_model *m, const char *spelling) {
     int32_t *ids = NULL, *plain = NULL, found = -1;
     size_t n = 0, n_plain = 0, bytes = strlen(spelling);
     gw_status status =
@@ -33,7 +33,7 @@ static gw_status language_of(const gw_model *m, const char *name, int32_t *id, i
         const char *mark = strstr(forms[i].form, "%s");
         int n = snprintf(spelling, sizeof spelling, "%.*s%s%s", (int)(mark - forms[i].form),
                          forms[i].form, name, mark + 2);
-        int32_t found = n > 0 && (size_t)n < sizeof spelling ? special_of(m, spelling) : -1;
+        int32_t found = n > 0 && (size_t)n < sizeof spelling ? gw_model_special(m, spelling) : -1;
         if (found >= 0) {
             *id = found;
             *in_source = forms[i].in_source;

@@ -1,0 +1,322 @@
+/* core/engine/run/tower.c - opens a vision tower; pictures become sights, which are kept for a
+ * while. */
+#include "core/engine/run/tower.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/engine/run/tower_state.h"
+#include "core/model/mmproj.h"
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+double gw_tower_number(const gw_tower *t, const char *name, int layer, double absent) {
+    const gw_hparams *hp = &t->model->hp;
+    for (int i = 0; i < t->bp->n_numbers; i++) {
+        if (strcmp(t->bp->number[i].name, name) == 0) {
+            double x = hp->values[(size_t)layer * (size_t)hp->n_values + (size_t)i];
+            return x == x ? x : absent;
+        }
+    }
+    return absent;
+}
+
+static int value_named(const gw_blueprint *bp, const char *name) {
+    for (int v = 0; v < bp->n_values; v++) {
+        if ((bp->all_given >> v & 1) && strcmp(bp->value[v], name) == 0) {
+            return v;
+        }
+    }
+    return -1;
+}
+
+static int32_t width_of(const gw_tower *t, int value) {
+    double x = value >= 0 ? gw_spec_value(t->bp, &t->model->hp, 0, t->bp->width[value]) : 0.0;
+    return x >= 1.0 && x < 0x1p24 ? (int32_t)x : 0;
+}
+
+/* What sees, and what is handed on from layers. */
+static gw_status measure(gw_tower *t) {
+    const gw_hparams *hp = &t->model->hp;
+    t->patches = value_named(t->bp, "patches");
+    t->places = value_named(t->bp, "places");
+    t->merge = (int32_t)gw_tower_number(t, "merge", 0, 1.0);
+    t->patch = (int32_t)gw_tower_number(t, "patch", 0, 0.0);
+    t->d_out = (int32_t)gw_tower_number(t, "d_out", 0, 0.0);
+    t->window = (int32_t)gw_tower_number(t, "window_side", 0, 0.0);
+    t->by_block = gw_tower_number(t, "by_block", 0, 1.0) != 0.0;
+    t->grid = (gw_grid_kind)(int)gw_tower_number(t, "grid", 0, 0.0);
+    t->pixels = width_of(t, t->patches);
+    if (t->pixels == 0 || t->merge < 1 || t->merge > 16 || t->d_out < 1 || t->window < 0 ||
+        (int)t->grid < 0 || t->grid >= GW_GRID_KINDS) {
+        return gw_fail(GW_E_METADATA, t->model->name,
+                       "the vision tower has patches of %d values, groups of %d x %d, %d columns",
+                       t->pixels, t->merge, t->merge, t->d_out);
+    }
+    for (int l = 0; l < hp->n_layers; l++) {
+        for (int b = 0; b < t->bp->n_blocks; b++) {
+            const gw_spec_block *block = &t->bp->block[b];
+            if (block->section == GW_SECTION_LAYER && block->layer_kind == hp->deep_kind - 1 &&
+                gw_block_runs(block, hp, l)) {
+                t->n_deep++;
+                break;
+            }
+        }
+    }
+    return t->n_deep < GW_TOWER_ENDS
+               ? GW_OK
+               : gw_fail(GW_E_UNSUPPORTED, t->model->name,
+                         "%d layers of the vision tower go to the decoder", t->n_deep);
+}
+
+/* The table of positions stays with the host. */
+static gw_status read_table(gw_tower *t) {
+    for (int r = 0; r < t->bp->n_weights; r++) {
+        if (strcmp(t->bp->weight[r].role, "table") == 0) {
+            return gw_weights_values(t->model->weights, r, &t->table, &t->entries);
+        }
+    }
+    return GW_OK;
+}
+
+/* Cards that the decoder is to be on, or the CPU. */
+static gw_status load(gw_tower *t, const gw_model_options *o, const gw_backend *const *backends) {
+    const gw_spec_given given = {.sees = 1};
+    gw_passed passed = {0};
+    gw_model *m = t->model;
+    GW_TRY(gw_checkpoint_open_as(o->path, o->memory, o->memory_bytes, &given, &m->checkpoint));
+    snprintf(m->name, sizeof m->name, "%s", gw_checkpoint_name(m->checkpoint));
+    GW_TRY(gw_model_load(m, o, backends, &passed));
+    t->bp = gw_weights_blueprint(m->weights);
+    GW_TRY(measure(t));
+    GW_TRY(read_table(t));
+    size_t n = (size_t)(m->hp.n_layers + 1) * (size_t)t->bp->n_blocks;
+    t->where = calloc(n, sizeof *t->where);
+    if (t->where == NULL) {
+        return gw_fail(GW_E_NOMEM, "image", "no memory for %d layers", m->hp.n_layers);
+    }
+    return gw_place_session(&m->place, m->weights, &m->hp, GW_FMT_F32, t->where);
+}
+
+static gw_status open_on(const gw_model_options *o, const gw_backend *const *backends,
+                         gw_tower **out) {
+    gw_tower *t = calloc(1, sizeof *t);
+    if (t != NULL) {
+        t->model = calloc(1, sizeof *t->model);
+        t->eye_token = -1;
+    }
+    gw_status status = t != NULL && t->model != NULL
+                           ? load(t, o, backends)
+                           : gw_fail(GW_E_NOMEM, "image", "no memory for the vision tower");
+    if (status != GW_OK) {
+        gw_tower_free(t);
+        return status;
+    }
+    *out = t;
+    return GW_OK;
+}
+
+gw_status gw_tower_open(const gw_model_options *options, const gw_backend *const *backends,
+                        gw_tower **out) {
+    gw_model_options o = {.path = options->mmproj != NULL ? options->mmproj : options->path,
+                          .memory = options->mmproj != NULL ? NULL : options->memory,
+                          .memory_bytes = options->memory_bytes,
+                          .device = options->device,
+                          .threads = options->threads,
+                          .no_graph = options->no_graph,
+                          .exact = options->exact,
+                          .blas = options->blas,
+                          .cancel = options->cancel,
+                          .progress = options->progress,
+                          .progress_user = options->progress_user};
+    char near[PATH_MAX];
+    if (options->mmproj == NULL && options->path != NULL) {
+        GW_TRY(gw_folder_mmproj(options->path, near, sizeof near));
+        o.path = near[0] != '\0' ? near : options->path;
+    }
+    int card = options->device != NULL || options->offload_layers != NULL;
+    o.offload_layers = card ? "all" : NULL;
+    gw_status status = open_on(&o, backends, out);
+    if (card && (status == GW_E_NOMEM || status == GW_E_DEVICE)) { /* no room next to the decoder */
+        o.device = o.offload_layers = NULL;
+        status = open_on(&o, backends, out);
+    }
+    return status;
+}
+
+void gw_tower_free(gw_tower *t) {
+    if (t == NULL) {
+        return;
+    }
+    for (int i = 0; i < GW_TOWER_SIZES; i++) {
+        gw_tower_pass_free(t, &t->pass[i]);
+    }
+    for (int i = 0; i < GW_TOWER_KEPT; i++) {
+        gw_sight_free(t->kept[i]);
+    }
+    gw_model_free(t->model);
+    free(t->where);
+    free(t->table);
+    free(t);
+}
+
+/* Of a GGUF file, which does not name it: the first of these that is one token; -1: none. */
+static int32_t spelled(const gw_model *decoder) {
+    static const char *const forms[] = {"<|image_pad|>", "<image_soft_token>", "<|image|>", "[IMG]",
+                                        "<|patch|>",     "<IMG_CONTEXT>",      "<image>"};
+    for (size_t i = 0; decoder->tokenizer != NULL && i < sizeof forms / sizeof forms[0]; i++) {
+        int32_t id = gw_model_special(decoder, forms[i]);
+        if (id >= 0) {
+            return id;
+        }
+    }
+    return -1;
+}
+
+gw_status gw_tower_check(gw_tower *t, const gw_model *decoder) {
+    const gw_hparams *hp = &decoder->hp;
+    const gw_blueprint *bp = gw_weights_blueprint(decoder->weights);
+    if (t->d_out != hp->d_model) {
+        return gw_fail(
+            GW_E_METADATA, t->model->name,
+            "gives the decoder rows of %d values, %s has %d: they do not belong together", t->d_out,
+            decoder->name, hp->d_model);
+    }
+    if (hp->n_streams > 1 || hp->n_source > 0 || t->n_deep > hp->n_layers) {
+        return gw_fail(GW_E_UNSUPPORTED, decoder->name, "cannot read pictures yet");
+    }
+    double token = gw_spec_named_number(bp, hp, "image_token", -1.0);
+    t->eye_token = token >= 0.0 && token < hp->n_vocab ? (int32_t)token : spelled(decoder);
+    return GW_OK;
+}
+
+int gw_tower_deep(const gw_tower *t) { return t->n_deep; }
+
+void gw_tower_describe(const gw_tower *t, gw_eyes *out) {
+    *out = (gw_eyes){.token = t->eye_token,
+                     .patch = t->patch,
+                     .merge = t->merge,
+                     .most_patches = GW_ROWS_MAX,
+                     .width = t->d_out,
+                     .layers = t->model->hp.n_layers,
+                     .d_model = t->model->hp.d_model};
+}
+
+/* ---- sights --------------------------------------------------------------------------------- */
+
+void gw_sight_free(gw_sight *s) {
+    if (s != NULL && atomic_fetch_sub(&s->holders, 1) == 1) {
+        free(s->tile);
+        free(s->rows);
+        free(s);
+    }
+}
+
+int32_t gw_sight_rows(const gw_sight *s) { return s->n_rows; }
+const float *gw_sight_row(const gw_sight *s, int32_t i) {
+    return i >= 0 && i < s->n_rows ? s->rows + (size_t)i * (size_t)s->width : NULL;
+}
+
+void gw_sight_at(const gw_sight *s, int32_t i, int32_t *tile, int32_t *row, int32_t *column) {
+    int32_t t = 0;
+    while (t + 1 < s->n_tiles && i >= s->tile[t + 1].first) {
+        t++;
+    }
+    *tile = t;
+    *row = (i - s->tile[t].first) / s->tile[t].columns;
+    *column = (i - s->tile[t].first) % s->tile[t].columns;
+}
+
+static gw_status check_patches(const gw_tower *t, const gw_patches *p) {
+    if (p->values == NULL || p->n_tiles < 1 || p->width < t->pixels || p->width % t->pixels != 0) {
+        return gw_fail(GW_E_ARGUMENT, "image", "patches of %d values; the tower reads %d", p->width,
+                       t->pixels);
+    }
+    for (int32_t i = 0; i < p->n_tiles; i++) {
+        const gw_tile *x = &p->tile[i];
+        if (x->rows < 1 || x->columns < 1 || x->rows % t->merge != 0 ||
+            x->columns % t->merge != 0 || x->first < 0 ||
+            x->first + (int64_t)x->rows * x->columns > p->n) {
+            return gw_fail(GW_E_ARGUMENT, "image", "a tile of %d x %d patches; groups are %d x %d",
+                           x->rows, x->columns, t->merge, t->merge);
+        }
+        if ((int64_t)x->rows * x->columns > GW_ROWS_MAX) {
+            return gw_fail(GW_E_LIMIT, "image",
+                           "a picture of %d x %d patches; at most %d are seen at once: make it "
+                           "smaller",
+                           x->rows, x->columns, GW_ROWS_MAX);
+        }
+    }
+    return GW_OK;
+}
+
+static int is_of(const gw_sight *s, const gw_patches *p) {
+    int same = memcmp(s->digest, p->digest, sizeof s->digest) == 0 && s->n_patches == p->n &&
+               s->n_tiles == p->n_tiles;
+    return same;
+}
+
+/* Keeps the sight as the last one; one that was kept already moves there. */
+static void keep(gw_tower *t, gw_sight *s, int from) {
+    for (int i = from; i > 0; i--) {
+        t->kept[i] = t->kept[i - 1];
+    }
+    t->kept[0] = s;
+}
+
+static gw_status new_sight(const gw_tower *t, const gw_patches *p, gw_sight **out) {
+    gw_sight *s = calloc(1, sizeof *s);
+    const int32_t group = t->merge * t->merge;
+    if (s != NULL) {
+        atomic_init(&s->holders, 1);
+        s->n_tiles = p->n_tiles;
+        s->n_patches = p->n;
+        s->width = t->d_out * (1 + t->n_deep);
+        memcpy(s->digest, p->digest, sizeof s->digest);
+        s->tile = calloc((size_t)p->n_tiles, sizeof *s->tile);
+        for (int32_t i = 0; s->tile != NULL && i < p->n_tiles; i++) {
+            const gw_tile *x = &p->tile[i];
+            s->tile[i] = (gw_sight_tile){s->n_rows, x->rows / t->merge, x->columns / t->merge};
+            s->n_rows += x->rows * x->columns / group;
+        }
+        s->rows = malloc((size_t)s->n_rows * (size_t)s->width * sizeof *s->rows);
+    }
+    if (s == NULL || s->tile == NULL || s->rows == NULL) {
+        gw_sight_free(s);
+        return gw_fail(GW_E_NOMEM, "image", "no memory for %lld patches", (long long)p->n);
+    }
+    *out = s;
+    return GW_OK;
+}
+
+gw_status gw_tower_see(gw_tower *t, const gw_patches *p, const volatile int *cancel,
+                       gw_sight **out) {
+    gw_sight *s = NULL;
+    gw_status status = GW_OK;
+    GW_TRY(check_patches(t, p));
+    for (int i = 0; i < GW_TOWER_KEPT; i++) {
+        if (t->kept[i] != NULL && is_of(t->kept[i], p)) {
+            s = t->kept[i];
+            keep(t, s, i);
+            atomic_fetch_add(&s->holders, 1);
+            *out = s;
+            return GW_OK;
+        }
+    }
+    GW_TRY(new_sight(t, p, &s));
+    for (int32_t i = 0; i < p->n_tiles && status == GW_OK; i++) {
+        status = cancel != NULL && *cancel
+                     ? gw_fail(GW_E_CANCELLED, "image", "cancelled at tile %d", i)
+                     : gw_tower_run(t, p, i, s->rows + (size_t)s->tile[i].first * (size_t)s->width);
+    }
+    if (status != GW_OK) {
+        gw_sight_free(s);
+        return status;
+    }
+    gw_sight_free(t->kept[GW_TOWER_KEPT - 1]);
+    keep(t, s, GW_TOWER_KEPT - 1);
+    atomic_fetch_add(&s->holders, 1);
+    *out = s;
+    return GW_OK;
+}

@@ -1,0 +1,426 @@
+/* core/engine/run/tower_pass.c - plans over the patches of a tile. Its rows are in one pass, so
+ * that attention may look in both directions; a plan ends where rows are handed to the decoder, or
+ * where layers begin to see windows or whole tiles. Groups of merge x merge patches stand side by
+ * side, so that a group's row is the stream read as fewer and wider rows. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/engine/run/tower_state.h"
+#include "core/model/rope.h"
+
+static const gw_plan_device *device_of(const gw_tower *t, int d) {
+    return &t->model->place.devices[d];
+}
+
+static gw_status alloc(const gw_tower *t, int d, size_t bytes, struct gw_buffer **out) {
+    return device_of(t, d)->backend->alloc(device_of(t, d)->device, bytes, out);
+}
+
+static int pages_of(int rows) { return (rows - 1) / GW_PAGE + 1; }
+
+static int windowed(const gw_tower *t, int layer) {
+    return t->window > 0 && gw_tower_number(t, "windowed", layer, 0.0) != 0.0;
+}
+
+static int is_tapped(const gw_tower *t, int layer) {
+    const gw_hparams *hp = &t->model->hp;
+    int any = 0;
+    for (int b = 0; b < t->bp->n_blocks && hp->deep_kind > 0; b++) {
+        const gw_spec_block *block = &t->bp->block[b];
+        any |= block->section == GW_SECTION_LAYER && block->layer_kind == hp->deep_kind - 1 &&
+               gw_block_runs(block, hp, layer);
+    }
+    return any;
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static gw_tensor plain(const char *name, gw_fmt fmt, int64_t rows, int64_t cols,
+                       struct gw_buffer *buf, int d) {
+    return (gw_tensor){
+        .name = name, .fmt = fmt, .n_dim = 2, .dim = {rows, cols}, .buf = buf, .device = d};
+}
+
+/* All layers of a device share one cache: their keys and values live until the layer is over. */
+static gw_status make_cache(gw_tower *t, gw_tower_pass *p) {
+    const gw_hparams *hp = &t->model->hp;
+    size_t need[GW_MAX_DEVICES] = {0};
+    p->k = calloc((size_t)hp->n_layers, sizeof *p->k);
+    p->v = calloc((size_t)hp->n_layers, sizeof *p->v);
+    p->table_of = calloc((size_t)hp->n_layers, 1);
+    if (p->k == NULL || p->v == NULL || p->table_of == NULL) {
+        return gw_fail(GW_E_NOMEM, "image", "no memory for %d layers", hp->n_layers);
+    }
+    for (int l = 0; l < hp->n_layers; l++) {
+        const gw_layer *y = &hp->layer[l];
+        int d = gw_graph_cache_device(t->bp, hp, t->where, l);
+        size_t page = (size_t)y->n_kv_heads * GW_PAGE * sizeof(float);
+        size_t k = (size_t)p->pages * page * (size_t)y->d_head;
+        size_t v = (size_t)p->pages * page * (size_t)y->v_head;
+        p->k[l] = (gw_tensor){.name = "K cache",
+                              .fmt = GW_FMT_F32,
+                              .n_dim = 4,
+                              .dim = {p->pages, y->n_kv_heads, y->d_head, GW_PAGE},
+                              .device = d};
+        p->v[l] = (gw_tensor){.name = "V cache",
+                              .fmt = GW_FMT_F32,
+                              .n_dim = 4,
+                              .dim = {p->pages, y->n_kv_heads, GW_PAGE, y->v_head},
+                              .offset = k,
+                              .device = d};
+        need[d] = y->has_cache && k + v > need[d] ? k + v : need[d];
+        p->table_of[l] = (unsigned char)windowed(t, l);
+    }
+    for (int d = 0; d < t->model->place.n_devices; d++) {
+        GW_TRY(need[d] > 0 ? alloc(t, d, need[d], &p->cells[d]) : GW_OK);
+    }
+    for (int l = 0; l < hp->n_layers; l++) {
+        p->k[l].buf = p->v[l].buf = p->cells[p->k[l].device];
+    }
+    return GW_OK;
+}
+
+static gw_status make_given(gw_tower *t, gw_tower_pass *p, int d, int which) {
+    int value = which == 0 ? t->patches : t->places;
+    int32_t width = which == 0 ? t->pixels : t->model->hp.d_model;
+    if (value < 0) {
+        return GW_OK;
+    }
+    GW_TRY(alloc(t, d, (size_t)p->rows * (size_t)width * sizeof(float), &p->given[d][which]));
+    p->kept[d][value] =
+        plain(t->bp->value[value], GW_FMT_F32, p->rows, width, p->given[d][which], d);
+    return GW_OK;
+}
+
+static gw_status make_on(gw_tower *t, gw_tower_pass *p, int d) {
+    const gw_hparams *hp = &t->model->hp;
+    const int slots[2] = {1, p->windows}, per[2] = {pages_of(p->rows), p->window_pages};
+    GW_TRY(alloc(t, d, (size_t)p->rows * (size_t)hp->d_model * sizeof(float), &p->stream[d]));
+    p->stream_on[d] = plain("stream", GW_FMT_F32, p->rows, hp->d_model, p->stream[d], d);
+    for (int i = 0; i < 2; i++) {
+        size_t cells = (size_t)slots[i] * (size_t)per[i];
+        GW_TRY(alloc(t, d, cells * sizeof(int32_t) + 4, &p->table[d][i]));
+        p->table_on[i][d] = plain("pages", GW_FMT_I32, slots[i], per[i], p->table[d][i], d);
+        GW_TRY(make_given(t, p, d, i));
+    }
+    for (int r = 0; r < hp->n_ropes; r++) {
+        size_t row = (size_t)hp->rope[r].dim * sizeof(float);
+        if (row == 0) {
+            continue;
+        }
+        GW_TRY(alloc(t, d, (size_t)p->rows * row, &p->rope[d][r]));
+        p->rope_on[d][r] = (gw_tensor){.name = "rope",
+                                       .fmt = GW_FMT_F32,
+                                       .n_dim = 3,
+                                       .dim = {p->rows, 2, hp->rope[r].dim / 2},
+                                       .buf = p->rope[d][r],
+                                       .device = d};
+    }
+    return GW_OK;
+}
+
+/* ---- plans ---------------------------------------------------------------------------------- */
+
+static gw_graph_inputs inputs_of(gw_tower *t, gw_tower_pass *p, int rows) {
+    return (gw_graph_inputs){.hp = &t->model->hp,
+                             .weights = t->model->weights,
+                             .where = t->where,
+                             .n_devices = t->model->place.n_devices,
+                             .rope = p->rope_on[0],
+                             .page_table = p->table_on[0],
+                             .table_of = p->table_of,
+                             .k = p->k,
+                             .v = p->v,
+                             .kept = p->kept[0],
+                             .stream = p->stream_on,
+                             .rows = rows,
+                             .order = GW_ORDER_PREFILL};
+}
+
+static gw_status freeze(gw_tower *t, gw_tower_leg *leg, int rows) {
+    const gw_place *place = &t->model->place;
+    GW_TRY(gw_graph_check(&leg->graph));
+    GW_TRY(gw_plan_build(leg->graph.nodes, leg->graph.n_nodes, place->devices, place->n_devices,
+                         rows, t->model->arenas, &leg->plan));
+    gw_watch watch = {.cancel = NULL};
+    return gw_plan_ready(leg->plan, &watch);
+}
+
+static gw_status build_layers(gw_tower *t, gw_tower_pass *p, int first, int end) {
+    gw_tower_leg *leg = &p->leg[p->n_legs++];
+    gw_graph_inputs in = inputs_of(t, p, p->rows);
+    leg->windowed = windowed(t, first);
+    GW_TRY(gw_graph_new(&in, &leg->graph));
+    gw_graph_body(&leg->graph, &in, first, end);
+    return freeze(t, leg, p->rows);
+}
+
+/* layer: what goes from there; n_layers: the head. */
+static gw_status build_part(gw_tower *t, gw_tower_pass *p, int layer, int part) {
+    gw_tower_leg *leg = &p->leg[p->n_legs++];
+    const gw_hparams *hp = &t->model->hp;
+    const int group = t->merge * t->merge, rows = p->rows / group;
+    gw_graph_inputs in = inputs_of(t, p, rows);
+    gw_tensor folded[GW_MAX_DEVICES];
+    for (int d = 0; d < t->model->place.n_devices; d++) {
+        folded[d] = p->stream_on[d];
+        folded[d].dim[0] = rows;
+        folded[d].dim[1] = (int64_t)hp->d_model * group;
+    }
+    in.stream = folded;
+    leg->part = 1 + part;
+    leg->device = layer < hp->n_layers ? gw_graph_stream_device(t->bp, hp, t->where, layer + 1)
+                                       : gw_graph_head_device(t->bp, hp, t->where);
+    GW_TRY(alloc(t, leg->device, (size_t)rows * (size_t)t->d_out * sizeof(float), &leg->result));
+    in.logits = plain("rows", GW_FMT_F32, rows, t->d_out, leg->result, leg->device);
+    GW_TRY(gw_graph_new(&in, &leg->graph));
+    if (layer < hp->n_layers) {
+        gw_graph_deep(&leg->graph, &in, layer);
+    } else {
+        gw_graph_head(&leg->graph, &in, 0);
+    }
+    return freeze(t, leg, rows);
+}
+
+static gw_status build(gw_tower *t, gw_tower_pass *p, int rows) {
+    const int n_layers = t->model->hp.n_layers, group = t->merge * t->merge;
+    p->rows = rows / group * group;
+    p->window_pages = t->window > 0 ? pages_of(t->window * t->window * group) : 1;
+    p->windows = t->window > 0 ? p->rows / (group * t->window) + 1 : 1;
+    p->pages = p->windows * p->window_pages;
+    p->pages = p->pages > pages_of(p->rows) ? p->pages : pages_of(p->rows);
+    p->leg = calloc(2 * (size_t)n_layers + 1, sizeof *p->leg);
+    if (p->leg == NULL) {
+        return gw_fail(GW_E_NOMEM, "image", "no memory for plans of %d layers", n_layers);
+    }
+    GW_TRY(make_cache(t, p));
+    for (int d = 0; d < t->model->place.n_devices; d++) {
+        GW_TRY(make_on(t, p, d));
+    }
+    for (int l = 0, first = 0, part = 1; l < n_layers; l++) {
+        int tapped = is_tapped(t, l), last = l + 1 == n_layers;
+        if (tapped || last || windowed(t, l) != windowed(t, l + 1)) {
+            GW_TRY(build_layers(t, p, first, l + 1));
+            first = l + 1;
+        }
+        GW_TRY(tapped ? build_part(t, p, l, part++) : GW_OK);
+    }
+    return build_part(t, p, n_layers, 0);
+}
+
+void gw_tower_pass_free(gw_tower *t, gw_tower_pass *p) {
+    for (int i = 0; i < p->n_legs; i++) {
+        gw_plan_free(p->leg[i].plan);
+        gw_graph_free(&p->leg[i].graph);
+        if (p->leg[i].result != NULL) {
+            device_of(t, p->leg[i].device)->backend->release(p->leg[i].result);
+        }
+    }
+    for (int d = 0; d < t->model->place.n_devices; d++) {
+        struct gw_buffer *const buffers[] = {p->stream[d],   p->cells[d],    p->table[d][0],
+                                             p->table[d][1], p->given[d][0], p->given[d][1]};
+        for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
+            if (buffers[i] != NULL) {
+                device_of(t, d)->backend->release(buffers[i]);
+            }
+        }
+        for (int r = 0; r < GW_MAX_ROPES; r++) {
+            if (p->rope[d][r] != NULL) {
+                device_of(t, d)->backend->release(p->rope[d][r]);
+            }
+        }
+    }
+    free(p->leg);
+    free(p->k);
+    free(p->v);
+    free(p->table_of);
+    memset(p, 0, sizeof *p);
+}
+
+static gw_status pass_for(gw_tower *t, int n, gw_tower_pass **out) {
+    static const int sizes[GW_TOWER_SIZES] = {512, 1536, 4096, GW_ROWS_MAX};
+    int i = 0;
+    while (i + 1 < GW_TOWER_SIZES && sizes[i] / (t->merge * t->merge) * t->merge * t->merge < n) {
+        i++;
+    }
+    gw_tower_pass *p = &t->pass[i];
+    if (p->leg == NULL) {
+        gw_status status = build(t, p, sizes[i]);
+        if (status != GW_OK) {
+            gw_tower_pass_free(t, p);
+            return status;
+        }
+    }
+    *out = p;
+    return GW_OK;
+}
+
+/* ---- what the host makes of a tile ---------------------------------------------------------- */
+
+static gw_status write_to(gw_tower *t, struct gw_buffer *const *buffers, size_t step,
+                          const void *from, size_t bytes) {
+    for (int d = 0; d < t->model->place.n_devices; d++) {
+        struct gw_buffer *to = buffers[(size_t)d * step];
+        GW_TRY(to != NULL ? device_of(t, d)->backend->write(to, 0, from, bytes) : GW_OK);
+    }
+    return GW_OK;
+}
+
+/* The values of one patch: where it comes with several equal frames, those of as many as the
+ * tower's matrix has. */
+static void copy_patch(const gw_tower *t, const float *from, int32_t width, float *to) {
+    const int32_t plane = t->pixels / 3, times = width / t->pixels;
+    if (times == 1) {
+        memcpy(to, from, (size_t)width * sizeof *to);
+        return;
+    }
+    for (int c = 0; c < 3; c++) {
+        memcpy(to + c * plane, from + c * plane * times, (size_t)plane * sizeof *to);
+    }
+}
+
+static gw_status give_patches(gw_tower *t, gw_tower_pass *p, const gw_patches *patches,
+                              const gw_tile *tile, const gw_grid_order *o) {
+    const size_t wide = (size_t)t->pixels, d = (size_t)t->model->hp.d_model, n = (size_t)o->n;
+    float *room = malloc(n * (wide > d ? wide : d) * sizeof *room);
+    gw_status status;
+    if (room == NULL) {
+        return gw_fail(GW_E_NOMEM, "image", "no memory for %zu patches", n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const float *from =
+            patches->values + (size_t)(tile->first + o->from[i]) * (size_t)patches->width;
+        copy_patch(t, from, patches->width, room + i * wide);
+    }
+    GW_TRY_DONE(write_to(t, &p->given[0][0], 2, room, n * wide * sizeof *room));
+    if (t->places >= 0) {
+        GW_TRY_DONE(gw_grid_places(t->table != NULL ? t->grid : GW_GRID_NONE, t->table, t->entries,
+                                   t->model->hp.d_model, tile->rows, tile->columns,
+                                   (const int32_t(*)[2])o->at, o->n, room));
+        status = write_to(t, &p->given[0][1], 2, room, n * d * sizeof *room);
+    }
+done:
+    free(room);
+    return status;
+}
+
+static gw_status give_ropes(gw_tower *t, gw_tower_pass *p, const gw_grid_order *o) {
+    const gw_hparams *hp = &t->model->hp;
+    gw_status status = GW_OK;
+    for (int r = 0; r < hp->n_ropes && status == GW_OK; r++) {
+        const gw_rope *rope = &hp->rope[r];
+        const size_t n = (size_t)o->n, row = (size_t)rope->dim;
+        float *table = malloc(n * (row + 1) * sizeof *table);
+        double *freq = malloc((row + 1) * sizeof *freq), magnitude;
+        int32_t(*at)[3] = malloc(n * sizeof *at);
+        if (table == NULL || freq == NULL || at == NULL) {
+            status = gw_fail(GW_E_NOMEM, "image", "no memory for %zu positions", n);
+        } else if (row > 0) {
+            for (size_t i = 0; i < n; i++) {
+                at[i][0] = 0;
+                at[i][1] = o->at[i][0];
+                at[i][2] = o->at[i][1];
+            }
+            gw_rope_frequencies(rope, hp->n_ctx, freq, &magnitude);
+            gw_rope_fill_grid(rope, freq, magnitude, (const int32_t(*)[3])at, o->n, table);
+            status = write_to(t, &p->rope[0][r], GW_MAX_ROPES, table, n * row * sizeof *table);
+        }
+        free(table);
+        free(freq);
+        free(at);
+    }
+    return status;
+}
+
+/* Pages in order: a tile's follow one another, and so do those of each window. */
+static gw_status give_pages(gw_tower *t, gw_tower_pass *p) {
+    const size_t whole = (size_t)pages_of(p->rows);
+    const size_t parts = (size_t)p->windows * (size_t)p->window_pages;
+    const size_t n = whole > parts ? whole : parts;
+    int32_t *pages = malloc(n * sizeof *pages);
+    if (pages == NULL) {
+        return gw_fail(GW_E_NOMEM, "image", "no memory for %zu pages", n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        pages[i] = (int32_t)i;
+    }
+    gw_status status = write_to(t, &p->table[0][0], 2, pages, whole * sizeof *pages);
+    status =
+        status == GW_OK ? write_to(t, &p->table[0][1], 2, pages, parts * sizeof *pages) : status;
+    free(pages);
+    return status;
+}
+
+/* ---- runs ----------------------------------------------------------------------------------- */
+
+/* Rows of whole tiles, or of windows, each a sequence of its own. */
+static void set_step(gw_step *s, const gw_grid_order *o, int windows) {
+    s->n = s->n_pick = o->n;
+    s->pick = s->pos_max = 0;
+    for (int32_t first = 0, end; first < o->n; first = end) {
+        end = windows ? first : o->n;
+        while (end < o->n && o->window[end] == o->window[first]) {
+            end++;
+        }
+        for (int32_t i = first; i < end; i++) {
+            s->token[i] = s->type[i] = 0;
+            s->slot[i] = windows ? o->window[i] : 0;
+            s->pos[i] = i - first;
+            s->less[i] = -first; /* angles are those of the patch */
+            s->last[i] = end - first - 1;
+        }
+        s->pos_max = end - first - 1 > s->pos_max ? end - first - 1 : s->pos_max;
+    }
+}
+
+static gw_status run_leg(gw_tower *t, gw_tower_leg *leg, const gw_grid_order *o, float *room,
+                         float *out) {
+    const int32_t group = t->merge * t->merge, rows = o->n / group;
+    const size_t d = (size_t)t->d_out, width = d * (size_t)(1 + t->n_deep);
+    set_step(&t->step, o, leg->windowed);
+    if (leg->part > 0) {
+        t->step.n = t->step.n_pick = rows;
+    }
+    GW_TRY(gw_plan_run(leg->plan, &t->step));
+    if (leg->part == 0) {
+        return GW_OK;
+    }
+    GW_TRY(device_of(t, leg->device)
+               ->backend->read(leg->result, 0, room, (size_t)rows * d * sizeof *room));
+    for (int32_t i = 0; i < rows; i++) {
+        for (size_t c = 0; c < d; c++) {
+            if (!isfinite(room[(size_t)i * d + c])) {
+                return gw_fail(GW_E_NUMERIC, t->model->name,
+                               "rows of the vision tower are not finite: its weights are damaged");
+            }
+        }
+        memcpy(out + (size_t)o->group[i] * width + (size_t)(leg->part - 1) * d,
+               room + (size_t)i * d, d * sizeof *out);
+    }
+    return GW_OK;
+}
+
+gw_status gw_tower_run(gw_tower *t, const gw_patches *patches, int32_t number, float *out) {
+    const gw_tile *tile = &patches->tile[number];
+    gw_tower_pass *p = NULL;
+    gw_grid_order o = {0};
+    gw_status status;
+    GW_TRY(pass_for(t, tile->rows * tile->columns, &p));
+    GW_TRY(gw_grid_arrange(tile->rows, tile->columns, t->merge, t->by_block, t->window, &o));
+    float *room = malloc((size_t)o.n * (size_t)t->d_out * sizeof *room);
+    if (room == NULL) {
+        status = gw_fail(GW_E_NOMEM, "image", "no memory for %d patches", o.n);
+        goto done;
+    }
+    GW_TRY_DONE(give_patches(t, p, patches, tile, &o));
+    GW_TRY_DONE(give_ropes(t, p, &o));
+    GW_TRY_DONE(give_pages(t, p));
+    for (int i = 0; i < p->n_legs; i++) {
+        GW_TRY_DONE(run_leg(t, &p->leg[i], &o, room, out));
+    }
+done:
+    free(room);
+    gw_grid_free(&o);
+    return status;
+}

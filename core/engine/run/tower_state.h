@@ -1,0 +1,58 @@
+/* core/engine/run/tower_state.h - what a gw_tower holds; for the tower*.c files. */
+#ifndef GW_ENGINE_TOWER_STATE_H
+#define GW_ENGINE_TOWER_STATE_H
+
+#include <stdio.h>
+
+#include "core/engine/run/tower.h"
+
+enum { GW_TOWER_SIZES = 4 };
+
+/* A plan: some layers, or what groups of patches become after them. */
+typedef struct gw_tower_leg {
+    gw_graph graph;
+    gw_plan *plan;
+    int windowed;             /* its layers see windows                                     */
+    int part;                 /* 0: layers; else 1 + the part of a row that it makes        */
+    struct gw_buffer *result; /* of a part [groups, d_out], on `device`                     */
+    int device;
+} gw_tower_leg;
+
+/* The plans for tiles of up to so many patches. */
+typedef struct gw_tower_pass {
+    int rows, pages, windows, window_pages; /* windows: room for so many, of so many pages */
+    gw_tower_leg *leg;                      /* in the order in which they run             */
+    int n_legs;
+    struct gw_buffer *stream[GW_MAX_DEVICES], *cells[GW_MAX_DEVICES];
+    struct gw_buffer *table[GW_MAX_DEVICES][2]; /* pages: of whole tiles, of windows */
+    struct gw_buffer *rope[GW_MAX_DEVICES][GW_MAX_ROPES];
+    struct gw_buffer *given[GW_MAX_DEVICES][2]; /* patches, places */
+    gw_tensor stream_on[GW_MAX_DEVICES], table_on[2][GW_MAX_DEVICES];
+    gw_tensor rope_on[GW_MAX_DEVICES][GW_MAX_ROPES], kept[GW_MAX_DEVICES][GW_SPEC_VALUES];
+    gw_tensor *k, *v; /* [n_layers] */
+    unsigned char *table_of;
+} gw_tower_pass;
+
+struct gw_tower {
+    gw_model *model;
+    const gw_blueprint *bp;
+    gw_where *where;
+    int patches, places; /* values of the spec; -1: none */
+    int32_t merge, patch, d_out, pixels, window, eye_token;
+    int by_block, n_deep;
+    gw_grid_kind grid;
+    float *table; /* [entries, d_model]; NULL: none */
+    int64_t entries;
+    gw_tower_pass pass[GW_TOWER_SIZES];
+    gw_sight *kept[GW_TOWER_KEPT]; /* the last one first */
+    gw_step step;
+};
+
+/* A number of the spec in a layer. */
+double gw_tower_number(const gw_tower *t, const char *name, int layer, double absent);
+
+/* tower_pass.c. The rows of a tile, [groups, d_out * (1 + n_deep)] to out. */
+gw_status gw_tower_run(gw_tower *t, const gw_patches *patches, int32_t tile, float *out);
+void gw_tower_pass_free(gw_tower *t, gw_tower_pass *p);
+
+#endif

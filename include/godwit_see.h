@@ -1,0 +1,56 @@
+/* include/godwit_see.h - pictures in prompts. */
+#ifndef GODWIT_SEE_H
+#define GODWIT_SEE_H
+
+#include "godwit.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Of models opened with option images. A sight is what a picture becomes for a model: rows that
+ * stand in a text where placeholder tokens are. It is made once for a picture: it keeps those
+ * that were made last. Takes turns as everything that computes. */
+typedef struct gw_patches gw_patches; /* core/image/patches.h */
+typedef struct gw_sight gw_sight;
+
+typedef struct gw_eyes {
+    int32_t token;        /* the placeholder; -1: the model names none           */
+    int32_t patch, merge; /* side of a patch; merge x merge patches give one row */
+    int32_t most_patches; /* of a tile                                           */
+    int32_t width;        /* of a row: of the decoder                            */
+    int32_t layers, d_model;
+} gw_eyes;
+
+/* 0: it has no eyes, or they are shut. */
+int gw_model_eyes(const gw_model *model, gw_eyes *out);
+/* One more holder of the sight, until gw_sight_free. GW_E_ARGUMENT: the patches are not those of
+ * this tower; GW_E_LIMIT: too many; GW_E_CANCELLED. */
+gw_status gw_model_see(gw_model *model, const gw_patches *patches, gw_sight **out);
+void gw_sight_free(gw_sight *sight);
+int32_t gw_sight_rows(const gw_sight *sight); /* of all tiles, in their order */
+/* Row i as the decoder reads it, [width]. */
+const float *gw_sight_row(const gw_sight *sight, int32_t i);
+
+/* Rows [first, first + n) of a sight stand at tokens [at, at + n) of a prompt. */
+typedef struct gw_seen_rows {
+    gw_sight *sight;
+    int32_t first, n;
+    size_t at;
+} gw_seen_rows;
+
+/* Where the rows of the sights go, in order: to the tokens that are the model's placeholder. *out:
+ * gw_free. GW_E_ARGUMENT: there are more or fewer of them. */
+gw_status gw_see_places(const gw_model *model, const int32_t *tokens, size_t n,
+                        gw_sight *const *sights, size_t n_sights, gw_seen_rows **out,
+                        size_t *n_out);
+/* gw_session_prefill of a prompt with pictures: seen [n_seen] by rising `at`. The session holds the
+ * sights as long as they are in its timeline. */
+gw_status gw_session_prefill_seen(gw_session *s, const int32_t *tokens, size_t n,
+                                  const gw_seen_rows *seen, size_t n_seen);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,176 @@
+/* tests/test_eyes.c - vision towers and models that see against transformers: rows of a picture,
+ * logits of a prompt with it, greedy ids; and one text whatever the chunk. Small checkpoints with
+ * random weights: tools/eyes_goldens.py. KV cache in f32, as the references were made. */
+#include "tests/reference_files.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#include "core/image/patches.h"
+#include "include/godwit_see.h"
+
+#define CLOSE_ENOUGH 2e-5 /* norm of the difference over norm of the reference */
+
+typedef struct example {
+    reference_file file;
+    gw_model *model;
+    gw_patches patches;
+    gw_tile tile[8];
+    gw_sight *sight;
+    int32_t *ids, *greedy;
+    size_t n, n_greedy;
+    gw_seen_rows *seen;
+    size_t n_seen;
+} example;
+
+static void must(gw_status status) {
+    if (status != GW_OK) {
+        fail_msg("%s", gw_error_text());
+    }
+}
+
+/* Tiles [n, 2] of grids, patches one after the other. */
+static void read_patches(example *x) {
+    const gw_stored *values = reference_find(&x->file, "patches");
+    size_t n = 0;
+    int32_t *grid = reference_ids(&x->file, "grid", &n);
+    x->patches = (gw_patches){.n = values->dim[0],
+                              .width = (int32_t)values->dim[1],
+                              .values = (float *)(uintptr_t)values->data,
+                              .n_tiles = (int32_t)(n / 2),
+                              .tile = x->tile};
+    int64_t first = 0;
+    for (size_t i = 0; i < n / 2; i++) {
+        x->tile[i] = (gw_tile){.first = first, .rows = grid[2 * i], .columns = grid[2 * i + 1]};
+        first += (int64_t)grid[2 * i] * grid[2 * i + 1];
+    }
+    free(grid);
+}
+
+/* mmproj: the tower out of a file; NULL: out of the folder. */
+static void open_example(example *x, const char *folder, const char *mmproj, const char *device) {
+    char file[600];
+    const char *end = strstr(folder, ".gguf") != NULL ? strrchr(folder, '/') : NULL;
+    int bytes = end != NULL ? (int)(end - folder) : (int)strlen(folder);
+    memset(x, 0, sizeof *x);
+    snprintf(file, sizeof file, "%.*s/golden.safetensors", bytes, folder);
+    reference_open(&x->file, file);
+    gw_model_options options = {.path = folder, .mmproj = mmproj, .device = device, .images = 1};
+    must(gw_model_open(&options, &x->model));
+    read_patches(x);
+    must(gw_model_see(x->model, &x->patches, &x->sight));
+    x->ids = reference_ids(&x->file, "input_ids", &x->n);
+    x->greedy = reference_ids(&x->file, "greedy_ids", &x->n_greedy);
+    must(gw_see_places(x->model, x->ids, x->n, &x->sight, 1, &x->seen, &x->n_seen));
+}
+
+static void close_example(example *x) {
+    gw_free(x->seen);
+    free(x->ids);
+    free(x->greedy);
+    gw_sight_free(x->sight);
+    gw_model_free(x->model);
+    reference_close(&x->file);
+}
+
+static double difference(const float *have, const float *want, size_t n) {
+    double diff = 0.0, norm = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        double d = (double)have[i] - (double)want[i];
+        diff += d * d;
+        norm += (double)want[i] * (double)want[i];
+    }
+    return sqrt(diff / norm);
+}
+
+static void check_rows(const example *x) {
+    const gw_stored *want = reference_find(&x->file, "features");
+    assert_int_equal(gw_sight_rows(x->sight), want->dim[0]);
+    double d =
+        difference(gw_sight_row(x->sight, 0), want->data, (size_t)(want->dim[0] * want->dim[1]));
+    print_message("rows differ by %.2e\n", d);
+    assert_true(d <= CLOSE_ENOUGH);
+}
+
+static int32_t best_of(const float *x, int64_t n) {
+    int32_t best = 0;
+    for (int32_t i = 1; i < n; i++) {
+        best = x[i] > x[best] ? i : best;
+    }
+    return best;
+}
+
+/* Logits after the prompt, and what follows greedily; bits of them to out. */
+static void check_text(const example *x, int32_t chunk, float *out) {
+    const gw_stored *want = reference_find(&x->file, "logits");
+    const int64_t v = want->dim[1];
+    gw_session *s;
+    gw_session_options options = {.kv_type = "f32", .chunk = chunk, .n_ctx = 96};
+    must(gw_session_new(x->model, &options, &s));
+    must(gw_session_prefill_seen(s, x->ids, x->n, x->seen, x->n_seen));
+    double d = difference(gw_session_logits(s, 0),
+                          (const float *)want->data + (want->dim[0] - 1) * v, (size_t)v);
+    print_message("chunk %d: logits differ by %.2e\n", chunk, d);
+    assert_true(d <= CLOSE_ENOUGH);
+    memcpy(out, gw_session_logits(s, 0), (size_t)v * sizeof *out);
+    for (size_t i = 0; i < x->n_greedy; i++) {
+        int32_t id = best_of(gw_session_logits(s, 0), v);
+        assert_int_equal(id, x->greedy[i]);
+        must(gw_session_decode(s, &id, 1));
+    }
+    gw_session_free(s);
+}
+
+static void check_family(const char *folder, int32_t least_chunk) {
+    example x;
+    float bits[2][512];
+    char path[600], mmproj[640];
+    snprintf(path, sizeof path, "tests/data/goldens-eyes/%s", folder);
+    open_example(&x, path, NULL, NULL);
+    check_rows(&x);
+    check_text(&x, 64, bits[0]);
+    check_text(&x, least_chunk, bits[1]);
+    assert_memory_equal(bits[0], bits[1], sizeof bits[0][0] * 16);
+    gw_sight *again;
+    must(gw_model_see(x.model, &x.patches, &again));
+    assert_ptr_equal(again, x.sight); /* a picture is read once */
+    gw_sight_free(again);
+    close_example(&x);
+    snprintf(mmproj, sizeof mmproj, "%s/mmproj.gguf", path);
+    open_example(&x, path, mmproj, NULL);
+    check_rows(&x);
+    close_example(&x);
+}
+
+static void qwen3vl(void **state) {
+    (void)state;
+    check_family("qwen3vl", 7);
+}
+
+static void qwen35(void **state) {
+    (void)state;
+    check_family("qwen35", 5);
+}
+
+static void qwen2vl(void **state) {
+    (void)state;
+    check_family("qwen2vl", 1);
+}
+
+static void qwen25vl(void **state) {
+    (void)state;
+    check_family("qwen25vl", 9);
+}
+
+static void mistral3(void **state) {
+    (void)state;
+    check_family("mistral3", 6);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(qwen3vl),  cmocka_unit_test(qwen35),   cmocka_unit_test(qwen2vl),
+        cmocka_unit_test(qwen25vl), cmocka_unit_test(mistral3),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

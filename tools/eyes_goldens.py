@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# tools/eyes_goldens.py - small checkpoints of models that see, with random weights, and what
+# transformers makes of a picture with them: tests/data/goldens-eyes. Needs torch and transformers
+# 5.24.
+#
+#     tools/eyes_goldens.py FOLDER [FAMILY ...]
+#
+# golden.safetensors: patches as a tower reads them, their grid (rows and columns of each tile), rows
+# of the picture (deepstack rows next to them), ids of a prompt with placeholders, logits of its
+# tokens, and ids that follow greedily.
+import json
+import math
+import pathlib
+import sys
+
+import torch
+from safetensors.torch import save_file
+from transformers import (Mistral3Config, Mistral3ForConditionalGeneration, Qwen2_5_VLConfig,
+                          Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
+                          Qwen2VLForConditionalGeneration, Qwen3_5Config,
+                          Qwen3_5ForConditionalGeneration, Qwen3VLConfig,
+                          Qwen3VLForConditionalGeneration)
+
+VOCAB, IMAGE, BREAK, END = 64, 60, 61, 62
+GREEDY = 8
+
+
+def randomise(model, seed):
+    """Weights that are numbers of bfloat16, so that files are small; norms near 1."""
+    g = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            noise = torch.randn(p.shape, generator=g)
+            if p.dim() == 1 and ("norm" in name or "ln" in name) and "bias" not in name:
+                p.add_(0.1 * noise)
+            elif p.dim() <= 1:
+                p.add_(0.1 * noise)
+            else:
+                p.copy_(noise / math.sqrt(p[0].numel()))
+            p.copy_(p.bfloat16().float())
+    return model.eval()
+
+
+def text(**more):
+    return dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=32, num_hidden_layers=3,
+                num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                max_position_embeddings=256, **more)
+
+
+def mrope(sections, interleaved):
+    return {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": sections,
+            "mrope_interleaved": interleaved}
+
+
+QWEN_VISION = dict(patch_size=4, spatial_merge_size=2, temporal_patch_size=2, in_channels=3)
+QWEN_IDS = dict(image_token_id=IMAGE, video_token_id=63, vision_start_token_id=58,
+                vision_end_token_id=59, tie_word_embeddings=False)
+
+
+def qwen_run(model, rows, columns, seed):
+    """Patches of two equal frames, by groups of 2 x 2; one run of placeholders."""
+    g = torch.Generator().manual_seed(seed)
+    patches = torch.randn(rows * columns, 3, 2, 16, generator=g)
+    patches[:, :, 1] = patches[:, :, 0]
+    patches = patches.reshape(rows * columns, -1)
+    grid = torch.tensor([[1, rows, columns]])
+    ids = [5, 6, 7, 58] + [IMAGE] * (rows * columns // 4) + [59, 9, 10, 11]
+    out = model.model.get_image_features(patches, grid)
+    features = out.pooler_output
+    features = features[0] if isinstance(features, (list, tuple)) else features
+    deep = [d[0] if isinstance(d, (list, tuple)) else d
+            for d in (getattr(out, "deepstack_features", None) or [])]
+
+    def logits(ids):
+        kinds = torch.tensor([[int(i == IMAGE) for i in ids]])
+        return model(input_ids=torch.tensor([ids]), pixel_values=patches, image_grid_thw=grid,
+                     mm_token_type_ids=kinds).logits[0]
+
+    return patches, [[rows, columns]], torch.cat([features, *deep], -1), ids, logits
+
+
+def qwen3vl():
+    config = Qwen3VLConfig(
+        text_config=text(rope_parameters=mrope([2, 1, 1], True)),
+        vision_config=dict(depth=3, hidden_size=16, intermediate_size=16, num_heads=2,
+                           out_hidden_size=32, num_position_embeddings=36,
+                           deepstack_visual_indexes=[0, 1], **QWEN_VISION), **QWEN_IDS)
+    return qwen_run_of(Qwen3VLForConditionalGeneration(config), 6, 10)
+
+
+def qwen35():
+    config = Qwen3_5Config(
+        text_config=text(layer_types=["linear_attention", "full_attention", "linear_attention"],
+                         linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=8,
+                         linear_value_head_dim=8,
+                         rope_parameters=dict(mrope([2, 1, 1], True), partial_rotary_factor=1.0)),
+        vision_config=dict(depth=2, hidden_size=16, intermediate_size=16, num_heads=2,
+                           out_hidden_size=32, num_position_embeddings=16, **QWEN_VISION),
+        **QWEN_IDS)
+    return qwen_run_of(Qwen3_5ForConditionalGeneration(config), 10, 4)
+
+
+def qwen2vl():
+    config = Qwen2VLConfig(
+        text_config=text(rope_parameters=mrope([2, 1, 1], False)),
+        vision_config=dict(depth=2, embed_dim=16, hidden_size=32, num_heads=2, mlp_ratio=4,
+                           **QWEN_VISION), **QWEN_IDS)
+    return qwen_run_of(Qwen2VLForConditionalGeneration(config), 6, 8)
+
+
+def qwen25vl():
+    config = Qwen2_5_VLConfig(
+        text_config=text(rope_parameters=mrope([2, 1, 1], False)),
+        vision_config=dict(depth=3, hidden_size=16, intermediate_size=16, num_heads=2,
+                           out_hidden_size=32, window_size=16, fullatt_block_indexes=[1],
+                           **QWEN_VISION), **QWEN_IDS)
+    return qwen_run_of(Qwen2_5_VLForConditionalGeneration(config), 6, 10)
+
+
+def qwen_run_of(model, rows, columns):
+    model = randomise(model, 1)
+    return model, qwen_run(model, rows, columns, 2)
+
+
+def unfold(pixels, side):
+    """[3, H, W] as patches by rows: [n, 3 * side * side]."""
+    c, h, w = pixels.shape
+    x = pixels.reshape(c, h // side, side, w // side, side).permute(1, 3, 0, 2, 4)
+    return x.reshape(-1, c * side * side)
+
+
+def mistral3():
+    config = Mistral3Config(
+        text_config=dict(text(), model_type="ministral3", rope_parameters={
+            "rope_type": "default", "rope_theta": 10000.0, "llama_4_scaling_beta": 0.1,
+            "original_max_position_embeddings": 16}),
+        vision_config=dict(model_type="pixtral", hidden_act="silu", hidden_size=16, intermediate_size=16,
+                           num_hidden_layers=2, num_attention_heads=2, head_dim=8, patch_size=4,
+                           image_size=64),
+        spatial_merge_size=2, image_token_id=IMAGE, tie_word_embeddings=False)
+    model = randomise(Mistral3ForConditionalGeneration(config), 1)
+    rows, columns = 6, 8
+    pixels = torch.randn(3, rows * 4, columns * 4, generator=torch.Generator().manual_seed(2))
+    sizes = torch.tensor([[rows * 4, columns * 4]])
+    line = [IMAGE] * (columns // 2)
+    ids = [5, 6] + (line + [BREAK]) * (rows // 2 - 1) + line + [END, 9, 10]
+    out = model.model.get_image_features(pixels[None], image_sizes=sizes)
+    features = out.pooler_output if hasattr(out, "pooler_output") else out
+    features = features[0] if isinstance(features, (list, tuple)) else features
+
+    def logits(ids):
+        return model(input_ids=torch.tensor([ids]), pixel_values=pixels[None],
+                     image_sizes=sizes).logits[0]
+
+    return model, (unfold(pixels, 4), [[rows, columns]], features, ids, logits)
+
+
+FAMILIES = {f.__name__: f for f in (qwen3vl, qwen35, qwen2vl, qwen25vl, mistral3)}
+
+
+def make(folder, name):
+    with torch.no_grad():
+        model, (patches, grid, features, ids, logits) = FAMILIES[name]()
+        rows, now, made = logits(ids), list(ids), []
+        for _ in range(GREEDY):
+            made.append(int(logits(now)[-1].argmax()))
+            now.append(made[-1])
+    out = pathlib.Path(folder) / name
+    out.mkdir(parents=True, exist_ok=True)
+    model.bfloat16().save_pretrained(out)
+    (out / "generation_config.json").unlink(missing_ok=True)
+    config = json.loads((out / "config.json").read_text())
+    (out / "config.json").write_text(json.dumps(config, separators=(",", ":")) + "\n")
+    save_file({"patches": patches.contiguous(), "grid": torch.tensor(grid).flatten(),
+               "features": features.float().contiguous(), "logits": rows[-1:].contiguous(),
+               "input_ids": torch.tensor(ids), "greedy_ids": torch.tensor(made)},
+              out / "golden.safetensors")
+    print(name, tuple(patches.shape), tuple(features.shape), len(ids), made, flush=True)
+
+
+if __name__ == "__main__":
+    for family in sys.argv[2:] or FAMILIES:
+        make(sys.argv[1], family)

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+# tools/eyes_mmproj.py - of the small checkpoints in tests/data/goldens-eyes the vision towers as
+# mmproj files, with the keys, names and changes of llama.cpp's converter (b11434).
+#
+#     tools/eyes_mmproj.py FOLDER
+import json
+import pathlib
+import re
+import struct
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
+from tensor_files import gguf_text, read_safetensors, write_gguf  # noqa: E402
+
+BF16, ROW = 30, 2
+
+
+def u32(x):
+    return struct.pack("<II", 4, x)
+
+
+def f32(x):
+    return struct.pack("<If", 6, x)
+
+
+def text(x):
+    return struct.pack("<I", 8) + gguf_text(x)
+
+
+def flags(values):
+    return struct.pack("<IIQ", 9, 7, len(values)) + bytes(values)
+
+
+def frames(name, shape, raw, out):
+    """[d, 3, 2, h, w] as two tensors [d, 3, h, w]."""
+    d, c, t, h, w = shape
+    size = h * w * ROW
+    for i in range(t):
+        part = b"".join(raw[(k * t + i) * size:(k * t + i + 1) * size] for k in range(d * c))
+        out["v.patch_embd.weight" + (".1" if i else "")] = ([d, c, h, w], BF16, part)
+
+
+def rows(raw, first, count, each):
+    return raw[first * each:(first + count) * each]
+
+
+def interleaved(raw, shape, heads):
+    """Rows of a head from halves to pairs, as LlamaModel.permute has them."""
+    each, n = shape[1] * ROW, shape[0] // heads
+    order = [h * n + half * (n // 2) + i for h in range(heads) for i in range(n // 2)
+             for half in (0, 1)]
+    return b"".join(rows(raw, r, 1, each) for r in order)
+
+
+QWEN = [(r"patch_embed\.proj\.bias", "v.patch_embd.bias"), (r"pos_embed\.weight", "v.position_embd.weight"),
+        (r"blocks\.(\d+)\.norm([12])\.(\w+)", r"v.blk.\1.ln\2.\3"),
+        (r"blocks\.(\d+)\.attn\.qkv\.(\w+)", r"v.blk.\1.attn_qkv.\2"),
+        (r"blocks\.(\d+)\.attn\.proj\.(\w+)", r"v.blk.\1.attn_out.\2"),
+        (r"blocks\.(\d+)\.mlp\.(?:linear_)?fc1\.(\w+)", r"v.blk.\1.ffn_up.\2"),
+        (r"blocks\.(\d+)\.mlp\.(?:linear_)?fc2\.(\w+)", r"v.blk.\1.ffn_down.\2"),
+        (r"blocks\.(\d+)\.mlp\.(gate|up|down)_proj\.(\w+)", r"v.blk.\1.ffn_\2.\3"),
+        (r"merger\.(?:norm|ln_q)\.(\w+)", r"v.post_ln.\1"),
+        (r"merger\.(?:linear_fc1|mlp\.0)\.(\w+)", r"mm.0.\1"),
+        (r"merger\.(?:linear_fc2|mlp\.2)\.(\w+)", r"mm.2.\1"),
+        (r"deepstack_merger_list\.(\d+)\.(?:linear_)?(\w+)\.(\w+)", r"v.deepstack.\1.\2.\3")]
+PIXTRAL = [(r"vision_tower\.patch_conv\.weight", "v.patch_embd.weight"),
+           (r"vision_tower\.ln_pre\.weight", "v.pre_ln.weight"),
+           (r"vision_tower\.transformer\.layers\.(\d+)\.attention\.([qkv])_proj\.weight", r"v.blk.\1.attn_\2.weight"),
+           (r"vision_tower\.transformer\.layers\.(\d+)\.attention\.o_proj\.weight", r"v.blk.\1.attn_out.weight"),
+           (r"vision_tower\.transformer\.layers\.(\d+)\.attention_norm\.weight", r"v.blk.\1.ln1.weight"),
+           (r"vision_tower\.transformer\.layers\.(\d+)\.ffn_norm\.weight", r"v.blk.\1.ln2.weight"),
+           (r"vision_tower\.transformer\.layers\.(\d+)\.feed_forward\.(gate|up|down)_proj\.weight", r"v.blk.\1.ffn_\2.weight"),
+           (r"multi_modal_projector\.norm\.weight", "mm.input_norm.weight"),
+           (r"multi_modal_projector\.patch_merger\.merging_layer\.weight", "mm.patch_merger.weight"),
+           (r"multi_modal_projector\.linear_([12])\.(\w+)", r"mm.\1.\2")]
+
+
+def rename(name, table):
+    for pattern, to in table:
+        if re.fullmatch(pattern, name):
+            return re.sub(pattern, to, name)
+    return None
+
+
+def tensors_of(stored, config, split):
+    vision, out = config["vision_config"], {}
+    taps = vision.get("deepstack_visual_indexes", [])
+    pixtral = vision["model_type"] == "pixtral"
+    for name, (_, shape, raw) in stored.items():
+        short = re.sub(r"^(model\.)?(visual\.)?", "", name)
+        if short == "patch_embed.proj.weight":
+            frames(short, shape, raw, out)
+            continue
+        to = rename(short, PIXTRAL if pixtral else QWEN)
+        if to is None:
+            continue
+        to = re.sub(r"deepstack\.(\d+)", lambda m: f"deepstack.{taps[int(m[1])]}", to)
+        if split and "attn_qkv" in to:
+            each = len(raw) // shape[0]
+            for i, part in enumerate("qkv"):
+                n = shape[0] // 3
+                out[to.replace("qkv", part)] = ([n, *shape[1:]], BF16, rows(raw, i * n, n, each))
+            continue
+        if pixtral and re.search(r"attn_[qk]\.", to):
+            raw = interleaved(raw, shape, vision["num_attention_heads"])
+        out[to] = (shape, BF16, raw)
+    return out
+
+
+def pairs_of(config):
+    v = config["vision_config"]
+    kind = {"qwen3_vl": "qwen3vl_merger", "qwen3_5": "qwen3vl_merger", "qwen2_vl": "qwen2vl_merger",
+            "qwen2_5_vl": "qwen2.5vl_merger", "mistral3": "pixtral"}[config["model_type"]]
+    width = v.get("embed_dim", v["hidden_size"])
+    pairs = {"general.architecture": text("clip"), "clip.has_vision_encoder": struct.pack("<IB", 7, 1),
+             "clip.projector_type": text(kind), "clip.vision.embedding_length": u32(width),
+             "clip.vision.feed_forward_length": u32(v.get("intermediate_size") or v["hidden_size"]),
+             "clip.vision.block_count": u32(v.get("depth") or v["num_hidden_layers"]),
+             "clip.vision.attention.head_count": u32(v.get("num_heads") or v["num_attention_heads"]),
+             "clip.vision.attention.layer_norm_epsilon": f32(1e-5 if kind == "pixtral" else 1e-6),
+             "clip.vision.projection_dim": u32(config["text_config"]["hidden_size"]),
+             "clip.vision.patch_size": u32(v["patch_size"])}
+    side = int(v.get("num_position_embeddings", 0) ** 0.5)
+    pairs["clip.vision.image_size"] = u32(side * v["patch_size"] or 64)
+    if kind == "qwen3vl_merger":
+        taps = v.get("deepstack_visual_indexes", [])
+        pairs["clip.vision.is_deepstack_layers"] = flags([i in taps for i in range(v["depth"])])
+    if kind in ("qwen3vl_merger", "pixtral"):
+        pairs["clip.vision.spatial_merge_size"] = u32(2)
+    if kind == "qwen2.5vl_merger":
+        pairs["clip.vision.n_wa_pattern"] = u32(v["fullatt_block_indexes"][0] + 1)
+        pairs["clip.vision.window_size"] = u32(v["window_size"])
+    return pairs, kind
+
+
+for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
+    config = json.loads((folder / "config.json").read_text())
+    pairs, kind = pairs_of(config)
+    split = kind in ("qwen2vl_merger", "qwen2.5vl_merger")
+    tensors = tensors_of(read_safetensors(folder / "model.safetensors"), config, split)
+    write_gguf(folder / "mmproj.gguf", pairs, tensors)
+    print(folder.name, kind, len(tensors))
