@@ -21,6 +21,7 @@ static int new_writer(app_generator *g, const gw_grammar *grammar, int mid_text)
     const app_options *o = g->o;
     gw_sampler_options sampler;
     sampling_of_options(o, &sampler);
+    sampling_of_model(o, g->model, 0, &sampler, NULL, 0);
     int shifts = g->shifts || g->session == NULL;
     int32_t room =
         shifts ? (g->limit > 0 ? g->limit : -1) : gw_session_n_ctx(g->session) - g->begin + 1;
@@ -86,6 +87,7 @@ int generator_open(app_generator *g, const gw_chat *chat) {
     g->pending = -1;
     g->chat = chat;
     int code = open_grammar(g, chat);
+    sampling_note(g->o, g->model);
     if (code == APP_OK) { /* what cannot be kept is told before anything is read */
         code = new_writer(g, g->grammar, 0);
     }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "apps/foreign.h"
+#include "apps/sampling.h"
 #include "apps/terminal.h"
 
 /* ---- the nearest name ------------------------------------------------------------------------ */
@@ -248,6 +249,9 @@ static int add_bias(const app_option *row, const char *shown, const char *text, 
 /* shown: the option or variable as the user wrote it. text: NULL for a flag. */
 static int set_value(app_options *o, const app_option *row, const char *shown, const char *text) {
     void *to = field(o, row);
+    for (size_t i = 0; sampling_table[i].names != NULL; i++) {
+        o->sampling_given |= sampling_table[i].option == row->offset ? 1u << i : 0u;
+    }
     switch (row->kind) {
     case KIND_FLAG:
         *(int *)to = 1;
@@ -502,6 +506,7 @@ static int parse_all(app_options *o, const app_command *command, int argc, char 
             return APP_USAGE;
         }
     }
+    o->sampling_given = 0;           /* presets do not count */
     for (int i = 0; i < argc; i++) { /* help works beside mistakes */
         if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) {
             o->help = i + 1 < argc && strcmp(argv[i + 1], "all") == 0 ? 2 : 1;

@@ -98,6 +98,7 @@ typedef struct app_options {
     app_texts dry_breakers;
     gw_logit_bias *bias;
     size_t n_bias;
+    uint32_t sampling_given; /* rows of sampling_table that an option or a variable set */
     int ignore_eos;
     app_texts stops, bans;
     const char *grammar, *json_schema;

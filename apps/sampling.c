@@ -3,7 +3,11 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "apps/terminal.h"
+#include "include/godwit_bind.h"
 
 #define ROW(names, option, field)                                                                  \
     { names, offsetof(app_options, option), offsetof(gw_sampler_options, field), 0 }
@@ -96,4 +100,52 @@ void sampling_of_options(const app_options *o, gw_sampler_options *out) {
     out->bias = o->bias;
     out->n_bias = o->n_bias;
     set_breakers(o, out);
+}
+
+static double value_of(const sampling_row *row, const app_option *o, const gw_sampler_options *at) {
+    const char *from = (const char *)at + row->field;
+    int32_t whole = 0;
+    float real = 0.0f;
+    if (o->kind == KIND_INT) {
+        memcpy(&whole, from, sizeof whole);
+        return whole;
+    }
+    memcpy(&real, from, sizeof real);
+    return (double)real;
+}
+
+void sampling_of_model(const app_options *o, const gw_model *model, uint32_t given,
+                       gw_sampler_options *out, char *text, size_t room) {
+    size_t used = 0;
+    given |= o->sampling_given;
+    if (text != NULL && room > 0) {
+        text[0] = '\0';
+    }
+    for (size_t i = 0; sampling_table[i].names != NULL; i++) {
+        const sampling_row *row = &sampling_table[i];
+        char name[32];
+        double value = 0.0;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(row->names, " "), row->names);
+        if ((given >> i & 1) != 0 || !gw_model_sampling(model, name, &value)) {
+            continue;
+        }
+        const app_option *option = sampling_option(row);
+        double before = value_of(row, option, out);
+        if (sampling_set(row, value, out) && before != value_of(row, option, out) && text != NULL &&
+            used < room) {
+            int n =
+                snprintf(text + used, room - used, "%s%s %g", used > 0 ? ", " : "", name, value);
+            used += n > 0 ? (size_t)n : 0;
+        }
+    }
+}
+
+void sampling_note(const app_options *o, const gw_model *model) {
+    gw_sampler_options sampler;
+    char text[256];
+    sampling_of_options(o, &sampler);
+    sampling_of_model(o, model, 0, &sampler, text, sizeof text);
+    if (text[0] != '\0') {
+        app_note("sampling as the model's files recommend: %s; options override it", text);
+    }
 }

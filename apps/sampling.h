@@ -21,5 +21,11 @@ const app_option *sampling_option(const sampling_row *row);
 int sampling_set(const sampling_row *row, double value, gw_sampler_options *out);
 /* All of them as the options say; what it points to is the options'. */
 void sampling_of_options(const app_options *o, gw_sampler_options *out);
+/* Where neither an option nor a request says so (bits of rows, given), as the model's files
+ * recommend. text (may be NULL): what that changed, "temperature 0.6, top_k 20"; "": nothing. */
+void sampling_of_model(const app_options *o, const gw_model *model, uint32_t given,
+                       gw_sampler_options *out, char *text, size_t room);
+/* One note of it. */
+void sampling_note(const app_options *o, const gw_model *model);
 
 #endif

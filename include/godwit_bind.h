@@ -32,6 +32,12 @@ gw_status gw_session_prefill_logits(gw_session *s, const int32_t *tokens, size_t
  * kernel "" and failed 0, whose fault says which case it is; non-zero stops there, too. */
 gw_status gw_self_test_of(const char *devices, int threads, gw_check_fn report, void *user);
 
+/* How the publisher recommends to sample, where the model's files say so: general.sampling.* of a
+ * GGUF file, generation_config.json of a folder. name: "temperature", "top_k", "top_p", "min_p",
+ * "typical_p", "repeat_penalty", "repeat_last_n", "xtc_probability", "xtc_threshold", "mirostat",
+ * "mirostat_tau", "mirostat_eta". 1 and *value, or 0: nothing is said. Any thread. */
+int gw_model_sampling(const gw_model *model, const char *name, double *value);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tiny GGUF files of families with weights that are made, not drawn: keys and tensors as llama.cpp b11434
-reads them. tests/test_family_files.py holds the logits that llama.cpp gave for them (tests/data/README.md).
+"""tests/family_files.py - tiny GGUF files of families with weights that are made, not drawn: keys and tensors
+as llama.cpp b11434 reads them. tests/test_family_files.py holds the logits that llama.cpp gave for them (tests/data/README.md).
 
 usage: family_files.py FOLDER [NAME ...]
 """
@@ -109,7 +109,7 @@ def decilm(i):
     return halves(i) | mixed | forward(i, f=64 if i else F)
 
 
-# ---- families: keys besides the common ones, tensors --------------------------------------------------
+# ---- families: keys other than the common ones, tensors --------------------------------------------------
 
 MIX = {"expert_count": X, "expert_used_count": U}
 MOE = {**MIX, "expert_feed_forward_length": XF}

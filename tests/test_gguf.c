@@ -134,7 +134,7 @@ static void array_2p61_of_8(void) { value(9, 10, 1ull << 61, ""); }
 static void array_1g(void) { value(9, 4, 1ull << 30, ""); }
 static void array_cut(void) { value(9, 4, 10, ""); }
 static void array_of_99(void) { value(9, 99, 1, ""); }
-static void array_of_arrays(void) { value(9, 9, 1, ""); }
+static void array_of_arrays(void) { value(9, 9, 1ull << 40, ""); }
 static void array_text_max(void) { value(9, 8, 2, "\xff\xff\xff\xff\xff\xff\xff\xff"); }
 static void scalar_cut(void) {
     value(4, 0, 0, "");
@@ -246,7 +246,7 @@ static const struct {
     ROW(text_cut, GW_E_TRUNCATED, "missing"),
     ROW(array_2p62, GW_E_LIMIT, ""),       ROW(array_2p61_of_8, GW_E_LIMIT, ""),
     ROW(array_1g, GW_E_LIMIT, ""),         ROW(array_cut, GW_E_TRUNCATED, "missing"),
-    ROW(array_of_99, GW_E_TYPE, "99"),     ROW(array_of_arrays, GW_E_TYPE, "arrays"),
+    ROW(array_of_99, GW_E_TYPE, "99"),     ROW(array_of_arrays, GW_E_LIMIT, ""),
     ROW(array_text_max, GW_E_LIMIT, ""),   ROW(scalar_cut, GW_E_TRUNCATED, "missing"),
     ROW(align_0, GW_E_ALIGNMENT, "is 0"),  ROW(align_3, GW_E_ALIGNMENT, "is 3"),
     ROW(align_2p31, GW_E_ALIGNMENT, ""),   ROW(align_negative, GW_E_ALIGNMENT, "-32"),

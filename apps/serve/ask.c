@@ -206,7 +206,7 @@ static int read_number(const json_t *object, const sampling_row *row, const char
 
 /* Under each of the row's names. */
 static int read_row(const json_t *object, const sampling_row *row, gw_sampler_options *out,
-                    fault *f) {
+                    int *given, fault *f) {
     char name[64];
     size_t n;
     int code = 0;
@@ -214,6 +214,7 @@ static int read_row(const json_t *object, const sampling_row *row, gw_sampler_op
         n = strcspn(at, " ");
         snprintf(name, sizeof name, "%.*s", (int)n, at);
         code = read_number(object, row, name, out, f);
+        *given |= member(object, name) != NULL;
     }
     return code;
 }
@@ -599,6 +600,10 @@ void ask_init(ask *a, const app_options *o) {
     a->ignore_eos = o->ignore_eos;
 }
 
+void ask_take_model(ask *a, const app_options *o, const gw_model *loaded) {
+    sampling_of_model(o, loaded, a->given_rows, &a->sampler, NULL, 0);
+}
+
 void ask_free(ask *a) {
     free(a->order);
     free(a->bias);
@@ -671,9 +676,11 @@ int ask_read_common(ask *a, const json_t *object, fault *f) {
         {"image_data", "[]"}, {"n_indent", "0"},         {"use_beam_search", "false"},
         {"min_tokens", "0"},  {"length_penalty", "1"},   {NULL, NULL}};
     for (const sampling_row *row = sampling_table; row->names != NULL; row++) {
-        if (read_row(object, row, &a->sampler, f) != 0) {
+        int given = 0;
+        if (read_row(object, row, &a->sampler, &given, f) != 0) {
             return -1;
         }
+        a->given_rows |= given ? 1u << (row - sampling_table) : 0u;
     }
     if (ask_refuse(object, refused, f) != 0 || read_order(a, object, f) != 0 ||
         read_bias(a, object, f) != 0 || read_breakers(a, object, f) != 0 ||

@@ -42,6 +42,7 @@ typedef struct ask {
     int stream, usage; /* usage: in a last chunk of the stream */
     int logprobs;      /* of each token */
     int top;           /* how many others */
+    uint32_t given_rows; /* of sampling_table, that the request says */
     int echo, ignore_eos, return_tokens, timings, progress, no_cache;
     int32_t priority;
     gw_grammar_kind grammar_kind;
@@ -86,6 +87,8 @@ void ask_trim_request(ask *a, const char *const *more);
 void ask_trim_prompt(ask *a);
 
 void ask_init(ask *a, const app_options *o);
+/* What neither the request nor an option says, as the model's files recommend. */
+void ask_take_model(ask *a, const app_options *o, const gw_model *loaded);
 void ask_free(ask *a);
 
 /* Samplers, seed, stop, bans, logit_bias, stream: the fields of every API, from an object. 0 or -1

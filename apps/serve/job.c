@@ -230,6 +230,7 @@ static void on_model(void *user, model *m, const fault *f) {
         loop_post(j->s->loop, &j->events_task); /* which frees it */
         return;
     }
+    ask_take_model(&j->ask, j->s->o, m->gw);
     models_keep(j->s->models, m, j->ask.keep_alive);
     j->busy = 1;
     j->work.run = prepare;

@@ -1,11 +1,14 @@
 /* apps/serve/route_text.c - tokens of texts and texts of tokens, prompts of conversations, and how
  * the server is set: llama-server's helpers. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/sampling.h"
 #include "apps/serve/chat_text.h"
 #include "apps/serve/job.h"
 #include "apps/serve/routes.h"
+#include "include/godwit_bind.h"
 #include "apps/serve/tools.h"
 
 static int read_model(job *j, const json_t *body, fault *f) {
@@ -185,7 +188,7 @@ static void query_value(const conn *c, const char *name, char *out, size_t room)
     out[used] = '\0';
 }
 
-static json_t *default_settings(const app_options *o) {
+static json_t *default_settings(const app_options *o, const gw_model *loaded) {
     json_t *all = json_pack(
         "{s:f, s:f, s:i, s:f, s:f, s:f, s:f, s:i, s:f, s:f, s:i}", "temperature", o->temperature,
         "dynatemp_range", o->dynatemp_range, "top_k", (int)o->top_k, "top_p", o->top_p, "min_p",
@@ -200,6 +203,19 @@ static json_t *default_settings(const app_options *o) {
         "dry_penalty_last_n", (int)o->dry_last_n, "top_n_sigma", o->top_n_sigma);
     json_object_update(all, more);
     json_decref(more);
+    for (size_t i = 0; sampling_table[i].names != NULL; i++) { /* as the model's files recommend */
+        char name[32];
+        double value = 0.0;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(sampling_table[i].names, " "),
+                 sampling_table[i].names);
+        if ((o->sampling_given >> i & 1) == 0 && json_object_get(all, name) != NULL &&
+            gw_model_sampling(loaded, name, &value)) {
+            json_object_set_new(all, name,
+                                json_is_integer(json_object_get(all, name))
+                                    ? json_integer((json_int_t)value)
+                                    : json_real(value));
+        }
+    }
     return all;
 }
 
@@ -238,7 +254,7 @@ static void answer_props(conn *c, const char *rest) {
         return;
     }
     json_t *settings = json_pack("{s:i, s:b, s:o}", "n_ctx", (int)m->n_ctx, "is_processing",
-                                 s->n_jobs > 0, "params", default_settings(s->o));
+                                 s->n_jobs > 0, "params", default_settings(s->o, m->gw));
     json_t *all =
         json_pack("{s:o, s:i, s:s, s:s, s:o, s:o, s:o, s:s, s:{s:b, s:b}, s:i, s:b}",
                   "default_generation_settings", settings, "total_slots", (int)s->o->at_once,

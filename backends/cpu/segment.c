@@ -139,8 +139,8 @@ static void join_launches(struct gw_segment *segment) {
     for (size_t i = 1; i < segment->n; i++) {
         gw_cpu_launch *l = &segment->launches[i];
         const gw_cpu_launch *before = l - 1;
-        int apart =
-            l->out + l->out_stride <= before->in || before->in + before->in_stride <= l->out;
+        int apart = before->in == NULL || l->out + l->out_stride <= before->in ||
+                    before->in + before->in_stride <= l->out; /* an embedding has no input */
         if (l->in != before->out || !apart || l->picked != before->picked) {
             continue;
         }

@@ -8,6 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "weights are used as they lie in files, which are little-endian");
+
 static gw_status refuse(const char *where, mode_t mode) {
     return gw_fail(GW_E_IO, where, "is a %s; a regular file is needed",
                    S_ISDIR(mode)    ? "folder"

@@ -2,6 +2,7 @@
 #include "core/model/checkpoint.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -279,6 +280,24 @@ static const char *name_of(gw_checkpoint *c, const char *path) {
     return gw_arena_copy(c->arena, path + start, end - start);
 }
 
+/* What a file says of itself is shown on terminals: without controls, those of Latin 1 as well. */
+static gw_status clean_name(gw_checkpoint *c) {
+    char *text = (char *)gw_arena_copy(c->arena, c->name, strlen(c->name));
+    if (text == NULL) {
+        return gw_checkpoint_nomem(c);
+    }
+    for (unsigned char *p = (unsigned char *)text; *p != '\0'; p++) {
+        int high = p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0;
+        p[0] = p[0] < 0x20 || p[0] == 0x7f || high ? '?' : p[0];
+        if (high) {
+            p[1] = '?';
+            p++;
+        }
+    }
+    c->name = text;
+    return GW_OK;
+}
+
 static gw_status name_it(gw_checkpoint *c, const char *path) {
     gw_gguf_view title = {"", 0};
     if (c->container == GW_CONTAINER_GGUF) {
@@ -290,7 +309,7 @@ static gw_status name_it(gw_checkpoint *c, const char *path) {
     c->name = titled         ? gw_arena_copy(c->arena, title.text, (size_t)title.bytes)
               : path != NULL ? name_of(c, path)
                              : "(memory)";
-    return c->name != NULL ? GW_OK : gw_checkpoint_nomem(c);
+    return c->name != NULL ? clean_name(c) : gw_checkpoint_nomem(c);
 }
 
 enum { OPEN_ALL, OPEN_VOCAB, OPEN_WEIGHTS };
@@ -502,6 +521,41 @@ const gw_stored *gw_checkpoint_integers(const gw_checkpoint *c, const char *name
     t->bytes = n * sizeof *values;
     t->fd = -1;
     return t;
+}
+
+/* Of whatever type of number it is. */
+static int sampling_of_gguf(const gw_gguf *g, const char *key, double *out) {
+    char name[80];
+    snprintf(name, sizeof name, "general.sampling.%s", key);
+    for (size_t i = 0; i < gw_gguf_pairs(g); i++) {
+        gw_gguf_pair p = gw_gguf_pair_at(g, i);
+        if (p.key.bytes != strlen(name) || memcmp(p.key.text, name, p.key.bytes) != 0) {
+            continue;
+        }
+        int64_t whole = 0;
+        int real = p.type == GW_GGUF_F32 || p.type == GW_GGUF_F64;
+        if (p.is_array || p.type == GW_GGUF_TEXT || p.type == GW_GGUF_BOOL) {
+            return 0;
+        }
+        gw_status status =
+            real ? gw_gguf_real(g, name, out, NULL) : gw_gguf_int(g, name, &whole, NULL);
+        *out = real ? *out : (double)whole;
+        return status == GW_OK;
+    }
+    return 0;
+}
+
+int gw_checkpoint_sampling(const gw_checkpoint *c, const char *gguf, const char *hf, double *out) {
+    double value = 0.0;
+    const json_t *stated = hf != NULL ? json_object_get(c->generation, hf) : NULL;
+    int found = c->container == GW_CONTAINER_GGUF
+                    ? gguf != NULL && sampling_of_gguf(c->gguf[0], gguf, &value)
+                    : json_is_number(stated);
+    value = json_is_number(stated) ? json_number_value(stated) : value;
+    if (found && isfinite(value)) {
+        *out = value;
+    }
+    return found && isfinite(value);
 }
 
 const char *gw_checkpoint_unusable(const gw_checkpoint *c, const char *name) {

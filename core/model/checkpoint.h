@@ -102,6 +102,10 @@ gw_status gw_checkpoint_chat_template(gw_checkpoint *c, const char *name, const 
  * members of config.json; NULL: nothing is said. Owned by the checkpoint. */
 const struct json_t *gw_checkpoint_generation(const gw_checkpoint *c);
 
+/* A number that its publisher recommends to sample with: general.sampling.KEY of a GGUF file, or a
+ * member of generation_config.json; NULL: there is no such key. 1 and *out when it is stated. */
+int gw_checkpoint_sampling(const gw_checkpoint *c, const char *gguf, const char *hf, double *out);
+
 /* The metadata for people: pairs of a GGUF file, members of config.json. Texts live in the
  * checkpoint; long values are cut. *out: malloc'd [*n], the caller's to free. */
 gw_status gw_checkpoint_meta(gw_checkpoint *c, gw_meta **out, size_t *n);

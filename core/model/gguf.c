@@ -155,14 +155,55 @@ static gw_status check_count(const parser *p, const char *what, uint64_t count, 
 
 /* ---- metadata ---------------------------------------------------------------------------- */
 
+/* Arrays in an array, which no key of a text has: checked and passed over. Each level has so many
+ * elements left; what is deeper than any writer makes is refused. */
+static gw_status pass_arrays(parser *p, const gw_gguf_view *key, uint64_t count) {
+    enum { DEEPEST = 16 };
+    uint64_t left[DEEPEST] = {count}, bytes;
+    for (int depth = 0; depth >= 0;) {
+        uint32_t type;
+        uint64_t n;
+        if (left[depth] == 0) {
+            depth--;
+            continue;
+        }
+        left[depth]--;
+        GW_TRY(take_u32(p, "an array", &type));
+        GW_TRY(take_u64(p, "an array", &n));
+        if (type == GW_GGUF_ARRAY && depth + 1 < DEEPEST) {
+            left[++depth] = n;
+            continue;
+        }
+        if (type >= GW_GGUF_TYPES || type == GW_GGUF_ARRAY) {
+            return gw_fail(GW_E_TYPE, p->g->where, "array %.*s has arrays in it of type %u",
+                           (int)key->bytes, key->text, type);
+        }
+        uint64_t each = type_bytes[type];
+        if (!gw_size_mul(n, each != 0 ? each : 8, &bytes)) {
+            return gw_fail(GW_E_LIMIT, p->g->where, "array %.*s declares %" PRIu64 " elements",
+                           (int)key->bytes, key->text, n);
+        }
+        if (bytes > gw_reader_left(&p->r)) {
+            return runs_out(p, bytes, "an array");
+        }
+        for (uint64_t i = 0; i < n && each == 0; i++) {
+            gw_gguf_view text;
+            GW_TRY(take_text(p, "a text in an array", UINT64_MAX, &text));
+        }
+        if (each != 0) {
+            gw_reader_take(&p->r, bytes);
+        }
+    }
+    return GW_OK;
+}
+
 static gw_status parse_array(parser *p, const gw_gguf_view *key, pair *out) {
     GW_TRY(take_u32(p, "an array", &out->element));
     GW_TRY(take_u64(p, "an array", &out->count));
-    if (out->element >= GW_GGUF_TYPES || out->element == GW_GGUF_ARRAY) {
-        return gw_fail(GW_E_TYPE, p->g->where, "array %.*s has elements of type %u, %s",
-                       (int)key->bytes, key->text, out->element,
-                       out->element == GW_GGUF_ARRAY ? "arrays, which are not supported"
-                                                     : "which does not exist");
+    if (out->element >= GW_GGUF_TYPES) {
+        return gw_fail(GW_E_TYPE, p->g->where,
+                       "array %.*s has elements of type %u, which does not exist", (int)key->bytes,
+                       key->text, out->element);
     }
     uint64_t bytes, each = type_bytes[out->element];
     if (!gw_size_mul(out->count, each != 0 ? each : 8, &bytes)) {
@@ -173,6 +214,11 @@ static gw_status parse_array(parser *p, const gw_gguf_view *key, pair *out) {
         return runs_out(p, bytes, "an array");
     }
     uint64_t start = p->r.at;
+    if (out->element == GW_GGUF_ARRAY) {
+        GW_TRY(pass_arrays(p, key, out->count));
+        out->value = gw_reader_of(p->r.data + start, p->r.at - start);
+        return GW_OK;
+    }
     if (each != 0) {
         out->value = gw_reader_of(gw_reader_take(&p->r, bytes), bytes);
         return GW_OK;

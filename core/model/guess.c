@@ -23,6 +23,7 @@ static const struct {
     {"lmgg", 4, "it is a GGML file from before GGUF: convert it again from its source"},
     {"fmgg", 4, "it is a GGML file from before GGUF: convert it again from its source"},
     {"tjgg", 4, "it is a GGJT file from before GGUF: convert it again from its source"},
+    {"algg", 4, "it is an adapter (LoRA) from before GGUF, not a model"},
     {"\x1f\x8b", 2, "it is compressed with gzip: unpack it first"},
     {"\x28\xb5\x2f\xfd", 4, "it is compressed with zstd: unpack it first"},
     {"{", 1, "it is JSON: give the model's folder instead"},

@@ -166,9 +166,32 @@ static gw_status load_weights(gw_checkpoint *c) {
                    "of their parts");
 }
 
+/* MLX saves models of delta nets with 1 added to their norms, which the publisher's have not; the
+ * taps of their convolution, whose axes it moves, tell. */
+static gw_status refuse_shifted(const gw_checkpoint *c) {
+    for (size_t i = 0; i < c->n; i++) {
+        const gw_stored *t = &c->list[i];
+        if (gw_text_ends(t->name, ".linear_attn.conv1d.weight") && t->n_dim == 3 &&
+            t->dim[2] == 1 && t->dim[1] > 1) {
+            return gw_fail(GW_E_UNSUPPORTED, c->where,
+                           "was saved by MLX with 1 added to its norms (%s has its axes), which is "
+                           "not read; use the original model or a GGUF file",
+                           t->name);
+        }
+    }
+    return GW_OK;
+}
+
 gw_status gw_hf_load(gw_checkpoint *c, const char *folder, int vocab_only) {
     (void)folder; /* c->where is the same path */
     GW_TRY(gw_hf_json(c, "config.json", &c->config));
+    const char *adapter = gw_checkpoint_join(c, c->where, "adapter_config.json");
+    if (c->config == NULL && !vocab_only && adapter != NULL &&
+        gw_path_look(adapter) != GW_PATH_NONE) {
+        return gw_fail(GW_E_METADATA, c->where,
+                       "is an adapter (adapter_config.json), not a model: merge it into the model "
+                       "it was made for");
+    }
     if (c->config == NULL && !vocab_only) {
         return gw_fail(
             GW_E_METADATA, c->where,
@@ -180,6 +203,7 @@ gw_status gw_hf_load(gw_checkpoint *c, const char *folder, int vocab_only) {
         return GW_OK;
     }
     GW_TRY(load_weights(c));
+    GW_TRY(refuse_shifted(c));
     return gw_checkpoint_join_codes(c);
 }
 

@@ -97,6 +97,10 @@ static void show_pair(line *l, gw_gguf_pair *p) {
         }
         return;
     }
+    if (p->type == GW_GGUF_ARRAY) { /* arrays in it are not taken apart */
+        put(l, "[[...]]", 7);
+        return;
+    }
     gw_gguf_array list = {p->count, p->value};
     put(l, "[", 1);
     for (uint64_t i = 0; i < p->count && i < ITEMS; i++) {

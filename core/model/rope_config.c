@@ -270,7 +270,7 @@ static gw_status read_scaling(const source *s, const gw_hparams *hp, gw_arena *a
     if (is_plain(type)) {
         return GW_OK;
     }
-    if (strcmp(type, "longrope") == 0 || strcmp(type, "su") == 0) { /* its older name */
+    if (strcmp(type, "longrope") == 0 || (!gguf && strcmp(type, "su") == 0)) { /* its older name */
         return read_longrope(s, hp, arena, r);
     }
     if (strcmp(type, "dynamic") == 0 && !gguf) {
