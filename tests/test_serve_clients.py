@@ -1,5 +1,5 @@
 # tests/test_serve_clients.py - the public Python clients against godwit serve, as their users write:
-# openai, anthropic, ollama, lm-eval; and curl. They are installed by pip into a folder of the build, once;
+# openai, anthropic, ollama, litellm, pydantic-ai, instructor, langchain, cohere, lm-eval; and curl. They are installed by pip into a folder of the build, once;
 # a test whose client cannot be had is skipped.
 import json
 import os
@@ -15,6 +15,8 @@ from serving import MODEL, TASKS, serving
 
 pytestmark = pytest.mark.skipif(bool(EMULATOR) or SANITIZED, reason="the server of the release build")
 CLIENTS = ["openai", "anthropic", "ollama"]
+# What is made of these; resolved by uv, which pip takes minutes for.
+FRAMEWORKS = ["litellm", "pydantic-ai-slim[openai]", "instructor", "langchain-openai", "cohere"]
 # lm-eval asks for 250 MB more than its model over HTTP imports (scikit-learn, SciPy, NLTK, tiktoken), so what
 # that imports is named here; the version because the next one may import more.
 LM_EVAL = "lm-eval==0.4.13"
@@ -26,9 +28,9 @@ SAY = [{"role": "user", "content": "Tell me of the sea."}]
 PIP = ["-m", "pip", "install", "-q", "--no-compile", "--disable-pip-version-check", "--timeout", "20", "--retries", "1"]
 
 
-def install(name, *steps):
-    """A Python of the build folder behind these steps, each its arguments; the test is skipped where one fails."""
-    folder = pathlib.Path(os.environ.get("GODWIT_BUILD", "/tmp")) / "serve-clients"
+def install(name, *steps, folder=None):
+    """A Python of the build folder after these steps, each its arguments; the test is skipped where one fails."""
+    folder = folder or pathlib.Path(os.environ.get("GODWIT_BUILD", "/tmp")) / "serve-clients"
     if not (folder / name).exists():
         for step in steps:
             done = subprocess.run(list(map(str, step)), capture_output=True, text=True, timeout=600)
@@ -44,6 +46,15 @@ def clients():
     """A Python that has the clients."""
     folder = pathlib.Path(os.environ.get("GODWIT_BUILD", "/tmp")) / "serve-clients"
     return install("clients", [sys.executable, "-m", "venv", folder], [folder / "bin/python", *PIP, *CLIENTS])
+
+
+@pytest.fixture(scope="module")
+def frameworks(clients):
+    """A Python of its own, with what is made of the clients."""
+    folder = pathlib.Path(os.environ.get("GODWIT_BUILD", "/tmp")) / "serve-frameworks"
+    return install("frameworks", [sys.executable, "-m", "venv", folder], [folder / "bin/python", *PIP, "uv"],
+                   [folder / "bin/uv", "pip", "install", "-q", "--python", folder / "bin/python", *CLIENTS, *FRAMEWORKS],
+                   folder=folder)
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +196,78 @@ print(json.dumps(out))
     assert got["models"] == got["running"] == [MODEL.stem] and "tools" in got["show"]
     assert got["text"] == got["stream"] == text and got["generate"] == [text, 8, "length"]
     assert isinstance(got["json"]["a"], int)
+
+
+def test_anthropic_tool_runner(clients, server):
+    """Its conversations are kept by the server unless that says it does not: then they come whole."""
+    got = script(clients, server, '''
+import json, os, anthropic
+from anthropic import beta_tool
+c = anthropic.Anthropic(base_url=f"http://127.0.0.1:{os.environ['PORT']}", api_key="secret", max_retries=0)
+asked = []
+@beta_tool
+def weather(city: str) -> str:
+    """Of a city."""
+    asked.append(city)
+    return "sunny"
+runner = c.beta.messages.tool_runner(model="any", max_tokens=120, tools=[weather], max_iterations=2,
+    messages=[{"role": "user", "content": "Tell me of the sea."}], tool_choice={"type": "tool", "name": "weather"})
+print(json.dumps({"messages": [m.stop_reason for m in runner], "asked": len(asked)}))
+''')
+    assert got["messages"] and got["asked"] >= (got["messages"][0] == "tool_use")
+
+
+def test_frameworks(frameworks, server):
+    got = script(frameworks, server, '''
+import json, os, sys
+out, sys.stdout = sys.stdout, sys.stderr
+base = f"http://127.0.0.1:{os.environ['PORT']}"
+found = {}
+import litellm
+ask = dict(api_base=base + "/v1", api_key="secret", messages=[{"role": "user", "content": "Tell me of the sea."}])
+found["litellm"] = litellm.completion(model="openai/any", max_tokens=8, seed=5, temperature=0.5, **ask).choices[0].message.content
+for model, where in (("openai/any", base + "/v1"), ("anthropic/any", base)):
+    try:
+        litellm.completion(model=model, max_tokens=3, api_base=where, api_key="secret", messages=[{"role": "user", "content": "a " * 3000}])
+    except litellm.ContextWindowExceededError:
+        found.setdefault("full", []).append(model)
+import pydantic, instructor, openai
+class Person(pydantic.BaseModel):
+    name: str = pydantic.Field(max_length=8)
+    age: int = pydantic.Field(ge=0, le=99)
+client = instructor.from_openai(openai.OpenAI(base_url=base + "/v1", api_key="secret"), mode=instructor.Mode.JSON_SCHEMA)
+found["instructor"] = client.chat.completions.create(model="any", response_model=Person, max_tokens=300, seed=3,
+    messages=ask["messages"], max_retries=1).model_dump()
+from pydantic_ai import Agent
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+model = OpenAIChatModel("any", provider=OpenAIProvider(base_url=base + "/v1", api_key="secret"))
+agent = Agent(model, output_type=Person, retries=1, model_settings={"max_tokens": 300, "seed": 3})
+found["pydantic_ai"] = agent.run_sync("Tell me of the sea.").output.model_dump()
+from langchain_openai import ChatOpenAI
+chat = ChatOpenAI(base_url=base + "/v1", api_key="secret", model="any", max_tokens=300, seed=3)
+found["langchain"] = chat.with_structured_output(Person, method="json_schema").invoke("Tell me of the sea.").model_dump()
+found["stream"] = len("".join(str(x.content) for x in chat.stream("Tell me of the sea.")))
+json.dump(found, out)
+''', LITELLM_LOCAL_MODEL_COST_MAP="True")
+    assert got["litellm"] == expected(server) and got["full"] == ["openai/any", "anthropic/any"]
+    for name in ("instructor", "pydantic_ai", "langchain"):
+        assert len(got[name]["name"]) <= 8 and 0 <= got[name]["age"] <= 99, name
+    assert got["stream"] > 0
+
+
+def test_embeddings_of_clients(clients):
+    with serving("--embeddings", "-c", 256) as s:
+        got = script(clients, s, '''
+import json, os, ollama, openai
+base = f"http://127.0.0.1:{os.environ['PORT']}"
+c = ollama.Client(host=base)
+many = c.embed(model=os.environ["MODEL"], input=["a", "b"]).embeddings
+one = c.embeddings(model=os.environ["MODEL"], prompt="a").embedding
+other = openai.OpenAI(base_url=base + "/v1", api_key="none").embeddings.create(model="any", input="a").data[0].embedding
+print(json.dumps([[float(x) for x in v] for v in (many[0], one, other)]))
+''')
+    assert got[0] == pytest.approx(got[1]) and got[0] == pytest.approx(got[2], rel=1e-5, abs=1e-7)
 
 
 def test_curl(server):

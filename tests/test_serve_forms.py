@@ -77,7 +77,7 @@ def test_templates_that_want_turns(tmp_path):
 
 
 def test_reasoning_text_and_calls(tmp_path):
-    """As gpt-oss answers: its template refuses text beside reasoning, and shows the first call alone."""
+    """As gpt-oss answers: its template refuses text with reasoning, and shows the first call alone."""
     template = ("{%- for m in messages %}{%- if m.tool_calls %}{%- if m.content and m.thinking %}{{ raise_exception('both') }}"
                 "{%- endif %}{{ '(' + (m.thinking or m.content or '') + ') ' + m.tool_calls[0].function.name + '\n' }}"
                 "{%- else %}" + TURN + "{%- endif %}{%- endfor %}")

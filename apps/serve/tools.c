@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int no_memory(fault *f) { return fault_set(f, 503, NULL, "out of memory"); }
+static int no_tool_memory(fault *f) { return fault_set(f, 503, NULL, "out of memory"); }
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -86,7 +86,7 @@ static int add_one(ask *a, const char *space, const json_t *tool, size_t number,
     return tools_add(a, space, name, json_object_get(function, "description"),
                      json_object_get(function, "parameters")) == 0
                ? 0
-               : no_memory(f);
+               : no_tool_memory(f);
 }
 
 static int add_space(ask *a, const json_t *tool, size_t number, fault *f) {
@@ -227,7 +227,7 @@ int tools_choose(ask *a, const json_t *given, fault *f) {
     a->choice = GW_TOOLS_REQUIRED;
     a->named =
         strdup(json_string_value(json_object_get(json_object_get(tool, "function"), "name")));
-    return a->named != NULL ? 0 : no_memory(f);
+    return a->named != NULL ? 0 : no_tool_memory(f);
 }
 
 int tools_read(ask *a, const json_t *body, fault *f) {
