@@ -71,7 +71,7 @@ static gw_pooling choose_pooling(gw_encoder *e, gw_pooling asked) {
                                                       [GW_POOL_MEAN] = GW_POOLING_MEAN,
                                                       [GW_POOL_LAST] = GW_POOLING_LAST};
     gw_sentence *s = &e->sentence;
-    if (s->at_pooling >= 0 && asked != GW_POOLING_NONE) {
+    if (s->n_modules > 0 && s->at_pooling >= 0 && asked != GW_POOLING_NONE) {
         gw_module *m = &s->module[s->at_pooling];
         if (asked != GW_POOLING_MODEL) {
             m->n_modes = 1;
