@@ -46,8 +46,9 @@ static gw_tensor plain(const char *name, gw_fmt fmt, int64_t rows, int64_t cols,
 static gw_status make_cache(gw_tower *t, gw_tower_pass *p) {
     const gw_hparams *hp = &t->model->hp;
     size_t need[GW_MAX_DEVICES] = {0};
-    p->k = calloc((size_t)hp->n_layers, sizeof *p->k);
-    p->v = calloc((size_t)hp->n_layers, sizeof *p->v);
+    const size_t cells = (size_t)t->model->place.n_devices * (size_t)hp->n_layers;
+    p->k = calloc(cells, sizeof *p->k);
+    p->v = calloc(cells, sizeof *p->v);
     p->table_of = calloc((size_t)hp->n_layers, 1);
     if (p->k == NULL || p->v == NULL || p->table_of == NULL) {
         return gw_fail(GW_E_NOMEM, "image", "no memory for %d layers", hp->n_layers);
@@ -58,25 +59,26 @@ static gw_status make_cache(gw_tower *t, gw_tower_pass *p) {
         size_t page = (size_t)y->n_kv_heads * GW_PAGE * sizeof(float);
         size_t k = (size_t)p->pages * page * (size_t)y->d_head;
         size_t v = (size_t)p->pages * page * (size_t)y->v_head;
-        p->k[l] = (gw_tensor){.name = "K cache",
-                              .fmt = GW_FMT_F32,
-                              .n_dim = 4,
-                              .dim = {p->pages, y->n_kv_heads, y->d_head, GW_PAGE},
-                              .device = d};
-        p->v[l] = (gw_tensor){.name = "V cache",
-                              .fmt = GW_FMT_F32,
-                              .n_dim = 4,
-                              .dim = {p->pages, y->n_kv_heads, GW_PAGE, y->v_head},
-                              .offset = k,
-                              .device = d};
+        gw_tensor *own_k = &p->k[d * hp->n_layers + l], *own_v = &p->v[d * hp->n_layers + l];
+        *own_k = (gw_tensor){.name = "K cache",
+                             .fmt = GW_FMT_F32,
+                             .n_dim = 4,
+                             .dim = {p->pages, y->n_kv_heads, y->d_head, GW_PAGE},
+                             .device = d};
+        *own_v = (gw_tensor){.name = "V cache",
+                             .fmt = GW_FMT_F32,
+                             .n_dim = 4,
+                             .dim = {p->pages, y->n_kv_heads, GW_PAGE, y->v_head},
+                             .offset = k,
+                             .device = d};
         need[d] = y->has_cache && k + v > need[d] ? k + v : need[d];
         p->table_of[l] = (unsigned char)windowed(t, l);
     }
     for (int d = 0; d < t->model->place.n_devices; d++) {
         GW_TRY(need[d] > 0 ? alloc(t, d, need[d], &p->cells[d]) : GW_OK);
     }
-    for (int l = 0; l < hp->n_layers; l++) {
-        p->k[l].buf = p->v[l].buf = p->cells[p->k[l].device];
+    for (size_t i = 0; i < cells; i++) {
+        p->k[i].buf = p->v[i].buf = p->cells[p->k[i].device];
     }
     return GW_OK;
 }

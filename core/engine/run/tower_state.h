@@ -29,7 +29,7 @@ typedef struct gw_tower_pass {
     struct gw_buffer *given[GW_MAX_DEVICES][2]; /* patches, places */
     gw_tensor stream_on[GW_MAX_DEVICES], table_on[2][GW_MAX_DEVICES];
     gw_tensor rope_on[GW_MAX_DEVICES][GW_MAX_ROPES], kept[GW_MAX_DEVICES][GW_SPEC_VALUES];
-    gw_tensor *k, *v; /* [n_layers] */
+    gw_tensor *k, *v; /* [devices, n_layers], on the device of the layer's attention */
     unsigned char *table_of;
 } gw_tower_pass;
 
