@@ -20,8 +20,9 @@ typedef struct gw_images gw_images;
 typedef struct gw_patches gw_patches;
 
 /* path: a model's folder, whose preprocessor_config.json or processor_config.json is read, or its
- * .gguf file; mmproj: the file of its vision tower, one of its own, which no folder needs
- * (NULL). GW_E_UNSUPPORTED: it takes no pictures, or in a way that is not known here. */
+ * .gguf file; mmproj: the file of its vision tower, one of its own, which no folder needs (NULL:
+ * the only one next to the .gguf file that is called so). GW_E_UNSUPPORTED: it takes no pictures,
+ * or in a way that is not known here. */
 gw_status gw_images_open(const char *path, const char *mmproj, gw_images **out);
 void gw_images_free(gw_images *images);
 

@@ -79,3 +79,16 @@ def test_no_tower(folder):
     shutil.copy(MODEL, folder / "text.gguf")
     done = template(folder, PICTURES / "rgb.jpg", check=False, mmproj="text.gguf")
     assert done.returncode == 1 and "clip.projector_type" in done.stderr
+
+
+def test_tower_next_to_the_model(folder, tmp_path):
+    """Without --mmproj: the only file that is called so."""
+    shutil.copy(MODEL, tmp_path / "text.gguf")
+    shutil.copy(folder / "mmproj.gguf", tmp_path / "mmproj-of-it.gguf")
+    arguments = ("--chat-template", folder / "chat.jinja", "-f", folder / "two.json", "--image", PICTURES / "rgb.jpg",
+                 "--image", PICTURES / "rgb.png")
+    found = program.run("template", "-m", tmp_path / "text.gguf", *arguments).stdout
+    assert found == template(folder, PICTURES / "rgb.jpg", PICTURES / "rgb.png").stdout
+    shutil.copy(folder / "mmproj.gguf", tmp_path / "mmproj-other.gguf")
+    done = program.run("template", "-m", tmp_path / "text.gguf", *arguments, check=False)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "mmproj" in done.stderr

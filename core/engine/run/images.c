@@ -11,6 +11,7 @@
 #include "core/image/marks.h"
 #include "core/model/config.h"
 #include "core/model/gguf.h"
+#include "core/model/mmproj.h"
 #include "core/text/chat/chat_parts.h"
 #include "core/text/chat/inserted.h"
 
@@ -77,6 +78,11 @@ static gw_status read_mmproj(const char *path, gw_processor *out) {
 
 gw_status gw_images_open(const char *path, const char *mmproj, gw_images **out) {
     gw_processor p;
+    char near[PATH_BYTES] = "";
+    if (mmproj == NULL && path != NULL && gw_path_look(path) != GW_PATH_FOLDER) {
+        GW_TRY(gw_folder_mmproj(path, near, sizeof near));
+        mmproj = near[0] != '\0' ? near : NULL;
+    }
     if (mmproj != NULL) {
         GW_TRY(read_mmproj(mmproj, &p));
     } else if (path != NULL && gw_path_look(path) == GW_PATH_FOLDER) {
