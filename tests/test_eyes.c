@@ -167,10 +167,132 @@ static void mistral3(void **state) {
     check_family("mistral3", 6);
 }
 
+/* ---- many requests -------------------------------------------------------------------------- */
+
+enum { AHEAD = 70, AFTER = 50, MOST = 200, MADE = 6, RUNS = 16 };
+
+typedef struct heard {
+    int32_t ids[MADE], cached;
+    size_t n;
+    int ended;
+} heard;
+
+static void hear(void *user, const gw_event *e) {
+    heard *h = user;
+    if (e->kind == GW_EVENT_TOKEN && h->n < MADE) {
+        h->ids[h->n++] = e->token;
+    }
+    h->ended |= e->kind == GW_EVENT_END;
+    h->cached = e->n_cached;
+}
+
+/* A prompt with a whole page of text, the picture, and text again. */
+typedef struct long_prompt {
+    int32_t ids[MOST];
+    size_t n;
+    gw_seen_rows seen[2][RUNS]; /* of the example's picture, and of another of its size */
+} long_prompt;
+
+static void make_prompt(const example *x, gw_sight *other, long_prompt *p) {
+    assert_true(x->n + AHEAD + AFTER <= MOST && x->n_seen <= RUNS);
+    p->n = 0;
+    for (int i = 0; i < AHEAD; i++) {
+        p->ids[p->n++] = 5 + i % 3;
+    }
+    memcpy(p->ids + p->n, x->ids, x->n * sizeof *x->ids);
+    p->n += x->n;
+    for (int i = 0; i < AFTER; i++) {
+        p->ids[p->n++] = 9;
+    }
+    for (size_t i = 0; i < x->n_seen; i++) {
+        p->seen[0][i] = p->seen[1][i] = x->seen[i];
+        p->seen[0][i].at = p->seen[1][i].at = x->seen[i].at + AHEAD;
+        p->seen[1][i].sight = other;
+    }
+}
+
+/* Both pictures at once, to h [2]. */
+static void ask_both(gw_batch *b, const example *x, const long_prompt *p, heard *h) {
+    gw_request *request[2];
+    gw_sampler_options greedy;
+    gw_sampler_defaults(&greedy);
+    greedy.temperature = 0.0f;
+    for (int i = 0; i < 2; i++) {
+        gw_request_options options = {.tokens = p->ids,
+                                      .n_tokens = p->n,
+                                      .sampler = &greedy,
+                                      .max_tokens = MADE,
+                                      .ignore_eos = 1,
+                                      .event = hear,
+                                      .user = &h[i],
+                                      .seen = p->seen[i],
+                                      .n_seen = x->n_seen};
+        must(gw_batch_submit(b, &options, &request[i]));
+    }
+    size_t work = 1;
+    for (int steps = 0; steps < 2000 && !(h[0].ended && h[1].ended); steps++) {
+        must(gw_batch_step(b, &work));
+    }
+    gw_request_free(request[0]);
+    gw_request_free(request[1]);
+}
+
+static void check_alone(const example *x, const long_prompt *p, const heard *h) {
+    gw_session *s;
+    gw_session_options options = {.kv_type = "f32", .n_ctx = MOST + MADE};
+    gw_model_info info;
+    gw_model_describe(x->model, &info);
+    must(gw_session_new(x->model, &options, &s));
+    for (int i = 0; i < 2; i++) {
+        must(gw_session_rewind(s, 0));
+        must(gw_session_prefill_seen(s, p->ids, p->n, p->seen[i], x->n_seen));
+        for (int k = 0; k < MADE; k++) {
+            int32_t id = best_of(gw_session_logits(s, 0), info.n_vocab);
+            assert_int_equal(h[i].ids[k], id);     /* two pictures, pages of text shared   */
+            assert_int_equal(h[2 + i].ids[k], id); /* again, out of pages with the picture */
+            must(gw_session_decode(s, &id, 1));
+        }
+    }
+    gw_session_free(s);
+}
+
+/* Requests with two pictures of one size: each has the text that it has alone, and pages with a
+ * picture are found by what it holds, not by its placeholders. */
+static void many_requests(void **state) {
+    (void)state;
+    example x;
+    long_prompt p;
+    gw_sight *second;
+    gw_batch *b;
+    heard h[4] = {0};
+    open_example(&x, "tests/data/goldens-eyes/qwen3vl", NULL, NULL);
+    const size_t n = (size_t)(x.patches.n * x.patches.width);
+    gw_patches other = x.patches;
+    other.values = calloc(n, sizeof *other.values);
+    for (size_t i = 0; i < n; i++) {
+        other.values[i] = -x.patches.values[i];
+    }
+    other.digest[0] ^= 1;
+    must(gw_model_see(x.model, &other, &second));
+    make_prompt(&x, second, &p);
+    gw_batch_options options = {.n_ctx = MOST + MADE, .chunk = 5, .kv_type = "f32", .parallel = 3};
+    must(gw_batch_new(x.model, &options, &b));
+    ask_both(b, &x, &p, h);
+    ask_both(b, &x, &p, h + 2);
+    assert_int_equal(h[1].cached, 64); /* the page of text in front of the pictures */
+    assert_int_equal(h[2].cached, 128);
+    assert_int_equal(h[3].cached, 128);
+    check_alone(&x, &p, h);
+    gw_batch_free(b);
+    gw_sight_free(second);
+    free(other.values);
+    close_example(&x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(qwen3vl),  cmocka_unit_test(qwen35),   cmocka_unit_test(qwen2vl),
-        cmocka_unit_test(qwen25vl), cmocka_unit_test(mistral3),
+        cmocka_unit_test(qwen25vl), cmocka_unit_test(mistral3), cmocka_unit_test(many_requests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
