@@ -101,6 +101,15 @@ def encoder(layer):
     return tensors
 
 
+def sparse(i):
+    """Latent attention with an indexer."""
+    rest = {k: v for k, v in mixture(i, bias=True).items() if "attn" not in k}
+    return rest | norm(i, "attn_norm") | absorbed(i) | {
+        f"blk.{i}.indexer.k_norm.weight": (64,), f"blk.{i}.indexer.k_norm.bias": (64,),
+        f"blk.{i}.indexer.proj.weight": (2, D), f"blk.{i}.indexer.attn_k.weight": (64, D),
+        f"blk.{i}.indexer.attn_q_b.weight": (2 * 64, 24)}
+
+
 def decilm(i):
     """A whole layer, one whose attention is a matrix, one without attention."""
     if i == 2:
@@ -132,6 +141,12 @@ def mixture(i, dense=1, f=XF, bias=False, **more):
     return halves(i) | attention(i, **more) | rest
 
 
+SPARSE = {"attention.head_count_kv": 1, "attention.q_lora_rank": 24, "attention.kv_lora_rank": 32,
+          "attention.key_length": 48, "attention.value_length": 32, "attention.key_length_mla": 32,
+          "attention.value_length_mla": 16, "rope.dimension_count": 16, "leading_dense_block_count": 1,
+          "expert_shared_count": 1, "expert_weights_scale": 2.5, "expert_weights_norm": True,
+          "expert_gating_func": 2, "attention.indexer.head_count": 2, "attention.indexer.key_length": 64,
+          "attention.indexer.top_k": 64}
 OPEN_ELM = ((4, 2, 96), (8, 4, 64), (4, 2, 128))
 FAMILIES = {
     "arctic": ({**MIX, **TURNS}, whole(
@@ -191,6 +206,8 @@ FAMILIES = {
                "attention.value_scale": 0.7},
               whole(lambda i: halves(i) | attention(i, kv=(2, 4, 4)[i], e=24, v=16) |
                     (experts(i, bias=True) | norm(i, "attn_sinks", n=H) if i else forward(i)))),
+    "glm-dsa": ({**SPARSE, **MOE}, whole(sparse)),
+    "deepseek32": ({**SPARSE, **MOE}, whole(sparse)),
     "minicpm": ({"embedding_scale": 12.0, "residual_scale": 0.4, "logit_scale": 2.0}, whole(plain, out=False)),
     "minicpm3": ({"attention.head_count_kv": H, "attention.q_lora_rank": 24, "attention.kv_lora_rank": 32,
                   "attention.key_length": 32, "rope.dimension_count": 16},

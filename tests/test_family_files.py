@@ -81,3 +81,10 @@ def test_gptj_in_ggufs_names(tmp_path):
         "attention.layer_norm_epsilon": config["layer_norm_epsilon"], "vocab_size": config["vocab_size"]},
         tensors, config["vocab_size"])
     assert logits_hash(tmp_path / "model.gguf", IDS[:8]) == logits_hash(folder, IDS[:8])
+
+
+def test_longer_than_computed(tmp_path):
+    """An indexer's budget (64 here): more is refused, whatever is asked for."""
+    write_family(tmp_path / "model.gguf", "glm-dsa")
+    done = run("logits", "-m", tmp_path / "model.gguf", "--ids", "3,4", "-c", "65", check=False)
+    assert done.returncode == 1 and "context of 64 at most" in done.stderr and not done.stdout

@@ -35,6 +35,9 @@ def shape(**more):
 OLD = {"vocab_size": VOCAB, "n_positions": 64, "n_embd": WIDTH, "n_layer": 2, "n_head": 4,
        "rotary_dim": 4, "bos_token_id": 1, "eos_token_id": 2}
 EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 16}
+LATENT = {"num_hidden_layers": 3, "num_key_value_heads": 4, "q_lora_rank": 12, "kv_lora_rank": 16,
+          "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8, "n_routed_experts": 4,
+          "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1, **EXPERTS}
 GRANITE = {"embedding_multiplier": 12.0, "logits_scaling": 3.0, "residual_multiplier": 0.22,
            "attention_multiplier": 0.1}
 
@@ -106,6 +109,8 @@ CASES = {
                                                num_shared_experts=2, sliding_window_pattern=2)),
     "cwm": ("cwm", shape(num_hidden_layers=3, head_dim=8, sliding_window=5, layer_types=[
         "full_attention", "sliding_attention", "sliding_attention"])),
+    "deepseek32": ("deepseek_v32", shape(**LATENT, index_n_heads=2, index_head_dim=8, index_topk=48)),
+    "glm-dsa": ("glm_moe_dsa", shape(**LATENT, index_n_heads=2, index_head_dim=8, index_topk=48)),
     "gemma": ("gemma", shape(head_dim=16, num_key_value_heads=1)),
     "granite_swa": ("granite_swa", shape(num_hidden_layers=4, sliding_window=5, **GRANITE)),
     "jais2": ("jais2", shape(head_dim=8)),

@@ -94,10 +94,8 @@ static gw_status check_options(gw_beam *b) {
         return gw_fail(GW_E_ARGUMENT, "beams", "an option below 0, or no way to stop");
     }
     int32_t trained = b->model->hp.n_ctx;
-    b->n_ctx = o->n_ctx > 0               ? o->n_ctx
-               : trained < DEFAULT_CONTEXT ? trained
-                                           : DEFAULT_CONTEXT;
-    return GW_OK;
+    b->n_ctx = o->n_ctx > 0 ? o->n_ctx : trained < DEFAULT_CONTEXT ? trained : DEFAULT_CONTEXT;
+    return gw_model_takes(b->model, b->n_ctx);
 }
 
 static int32_t most_rows(const gw_beam *b) {
@@ -183,8 +181,8 @@ gw_status gw_beam_new_sized(gw_model *model, const gw_beam_options *options, siz
     gw_status status =
         options != NULL ? gw_options_take(&b->o, sizeof b->o, options, size, "beams") : GW_OK;
     if (status == GW_OK && model->weights == NULL) {
-        status = gw_fail(GW_E_UNSUPPORTED, model->name,
-                         "only the vocabulary of this model is open");
+        status =
+            gw_fail(GW_E_UNSUPPORTED, model->name, "only the vocabulary of this model is open");
     }
     status = status == GW_OK ? make(b) : status;
     if (status != GW_OK) {
@@ -250,10 +248,11 @@ static gw_status check_tokens(const gw_beam *b, const char *what, size_t index,
 static gw_status check_input(const gw_beam *b, const gw_beam_input *in, size_t index) {
     int reads = b->model->hp.n_source > 0;
     size_t longest = in->n_source > in->n_prompt + 1 ? in->n_source : in->n_prompt + 1;
-    if (in->n_prompt == 0 || in->n_forced >= in->n_prompt + !reads ||
-        reads != (in->n_source > 0)) {
+    if (in->n_prompt == 0 || in->n_forced >= in->n_prompt + !reads || reads != (in->n_source > 0)) {
         return gw_fail(GW_E_ARGUMENT, "beams", "text %zu has no %s", index + 1,
-                       in->n_prompt == 0 ? "prompt" : reads ? "source" : "use for a source");
+                       in->n_prompt == 0 ? "prompt"
+                       : reads           ? "source"
+                                         : "use for a source");
     }
     if (longest > (size_t)b->n_ctx || (int64_t)in->n_prompt >= most_of(b, in)) {
         return gw_fail(GW_E_CONTEXT, "context",
@@ -295,12 +294,11 @@ static gw_status read_source(gw_beam *b, const gw_beam_lane *lane) {
     for (int32_t i = 0; i < n; i++) { /* a source's layers have no other */
         pages[i] = lane->first_slot * b->per + i;
     }
-    gw_status status =
-        gw_rows_map_source(b->session, lane->first_slot, b->o.n_beams, pages, n);
+    gw_status status = gw_rows_map_source(b->session, lane->first_slot, b->o.n_beams, pages, n);
     free(pages);
-    return status == GW_OK ? gw_rows_source(b->session, lane->first_slot, in->source,
-                                            (int32_t)in->n_source)
-                           : status;
+    return status == GW_OK
+               ? gw_rows_source(b->session, lane->first_slot, in->source, (int32_t)in->n_source)
+               : status;
 }
 
 /* What follows row `at` of a pass or head, of running text i. */
@@ -360,10 +358,8 @@ static gw_status give(const gw_beam *b, gw_beam_lane *lane, gw_beam_text *out) {
             return gw_fail(GW_E_NOMEM, "beams", "no memory for %zu tokens", n);
         }
         memcpy(tokens, h->ended[i].tokens + h->n_prompt, n * sizeof *tokens);
-        out[i] = (gw_beam_text){.tokens = tokens,
-                                .n = n,
-                                .score = h->ended[i].score,
-                                .logprob = h->ended[i].logprob};
+        out[i] = (gw_beam_text){
+            .tokens = tokens, .n = n, .score = h->ended[i].score, .logprob = h->ended[i].logprob};
     }
     return GW_OK;
 }

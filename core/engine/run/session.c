@@ -117,6 +117,7 @@ static gw_status read_options(gw_session *s, const gw_session_options *o, gw_fmt
         }
     }
     s->n_ctx = o->n_ctx > 0 ? o->n_ctx : s->model->hp.n_ctx;
+    GW_TRY(gw_model_takes(s->model, s->n_ctx));
     s->chunk = o->chunk;
     if (s->model->hp.n_source > 0 && s->n_ctx > GW_ROWS_MAX) {
         return gw_fail(GW_E_ARGUMENT, "context", "%d tokens; a source text has %d at most",
