@@ -277,7 +277,7 @@ const app_command command_inspect = {
                 "  godwit inspect model.gguf -q\n"
                 "  godwit inspect model.gguf --json\n"
                 "  godwit inspect -m model.gguf --check-tensors -q\n"
-                "  godwit inspect --families | grep -i qwen\n",
+                "  godwit inspect --families\n",
     .operand = "--model",
     .run = run_inspect,
 };
