@@ -172,7 +172,7 @@ static void summary(const app_options *o, const gw_beam_text *best, double secon
         return;
     }
     double rate = seconds > 0.0 ? (double)best->n / seconds : 0.0;
-    if (strcmp(o->stats, "json") == 0) {
+    if (o->stats != NULL && strcmp(o->stats, "json") == 0) {
         app_note("{\"beams\":%d,\"score\":%.9g,\"logprob\":%.9g,\"text\":{\"tokens\":%zu,"
                  "\"seconds\":%.6f,\"tokens_per_second\":%.3f}}",
                  (int)o->beams, (double)best->score, (double)best->logprob, best->n, seconds, rate);

@@ -135,7 +135,7 @@ static void recurrent_blocks(void **state) {
 static void refusals(void **state) {
     static const gw_beam_options wrong[] = {{.n_beams = 0, .forced_end = -1},
                                             {.n_beams = 65, .forced_end = -1},
-                                            {.n_beams = 8, .texts = 17, .forced_end = -1},
+                                            {.n_beams = 8, .texts = 33, .forced_end = -1},
                                             {.n_beams = 2, .no_repeat = -1, .forced_end = -1},
                                             {.n_beams = 2, .length_penalty = NAN}};
     int32_t ids[4] = {5, 6, 7, 100000000};

@@ -306,8 +306,8 @@ static void test_refusals(void **state) {
     find(&m, "blk.0.ffn_norm.weight")->fmt = GW_FMT_Q8_0;
     refused(m, GW_E_TYPE, "blk.0.ffn_norm.weight", "q8_0");
     m = base_image();
-    add(&m, "blk.0.ffn_up.bias", GW_FMT_F32, 0, F);
-    refused(m, GW_E_UNSUPPORTED, "blk.0.ffn_up.bias", "llama");
+    add(&m, "blk.0.attn_sinks.weight", GW_FMT_F32, 0, F);
+    refused(m, GW_E_UNSUPPORTED, "blk.0.attn_sinks.weight", "llama");
 }
 
 /* What lies outside the layers, or is no weight, is carried and not refused. */
