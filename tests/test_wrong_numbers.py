@@ -119,6 +119,8 @@ def test_specs(tmp_path):
     draw = random.Random(2)
     family = {}
     for spec in sorted(SPECS.glob("*.spec")):
+        if spec.stem.endswith("-vision"):
+            continue  # a tower's, which no model is opened by
         for names in re.findall(r"^hf (.*)$", spec.read_text(), re.M):
             family.update({name: spec for name in names.split()})
     models = []

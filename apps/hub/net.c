@@ -324,7 +324,7 @@ static void show(const net_file *f, uint64_t at) {
 /* One connection, from where the file stands. *whole: nothing is left. */
 static int stream(const curl_library *c, void *multi, net_file *f, transfer *t) {
     uint64_t best = f->from;
-    int code = APP_OK;
+    int code = APP_OK, anew = 0;
     for (int tried = 0; code == APP_OK; tried++) {
         t->file = f;
         t->from = f->from;
@@ -341,7 +341,9 @@ static int stream(const curl_library *c, void *multi, net_file *f, transfer *t) 
         if (ok && (f->size == UINT64_MAX || f->from == f->size)) {
             break;
         }
-        if (t->result == 0 && t->code == 416 && f->from > 0) { /* what is here is none of it */
+        int other = t->refused && t->code == 206 && !anew; /* not the range that was asked for */
+        if (f->from > 0 && (other || (t->result == 0 && t->code == 416))) {
+            anew = 1; /* what is here is none of it, or the server has no ranges */
             code = f->restart(f->user) == 0 ? APP_OK : APP_FAILURE;
             f->from = 0;
             continue;

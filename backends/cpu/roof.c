@@ -1,6 +1,7 @@
 /* backends/cpu/roof.c - measuring the roofs: read bandwidth, int8 and float peaks of the team. */
 #include "backends/cpu/roof.h"
 
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 
@@ -22,19 +23,16 @@ static int is_brief(void) { return gw_hook("GODWIT_BRIEF_ROOF") != NULL; }
 static double read_once(const gw_cpu_peak *peak, int way, const char *data, size_t bytes,
                         int threads, float *keep) {
     _Atomic size_t next = 0;
-    double start = 0.0, end = 0.0;
+    double start = INFINITY, end = 0.0; /* of the first thread, of the last one */
     float top = 0.0f;
-#pragma omp parallel num_threads(threads) reduction(max : top)
+#pragma omp parallel num_threads(threads) reduction(max : top, end) reduction(min : start)
     {
 #pragma omp barrier
-#pragma omp master
         start = gw_seconds_now();
         for (size_t at; (at = atomic_fetch_add(&next, (size_t)PIECE)) + PIECE <= bytes;) {
             float v = peak->read((const float *)(const void *)(data + at), PIECE, way);
             top = v > top ? v : top;
         }
-#pragma omp barrier
-#pragma omp master
         end = gw_seconds_now();
     }
     *keep += top;
@@ -43,16 +41,13 @@ static double read_once(const gw_cpu_peak *peak, int way, const char *data, size
 
 static double compute_once(const gw_cpu_peak *peak, int integers, uint64_t rounds, int threads,
                            float *keep) {
-    double start = 0.0, end = 0.0;
+    double start = INFINITY, end = 0.0;
     float sum = 0.0f;
-#pragma omp parallel num_threads(threads) reduction(+ : sum)
+#pragma omp parallel num_threads(threads) reduction(+ : sum) reduction(min : start) reduction(max : end)
     {
 #pragma omp barrier
-#pragma omp master
         start = gw_seconds_now();
         sum += integers ? (float)peak->int8(rounds) : peak->f32(rounds);
-#pragma omp barrier
-#pragma omp master
         end = gw_seconds_now();
     }
     *keep += sum;
@@ -108,7 +103,7 @@ static double compute_peak(const gw_cpu_peak *peak, int integers, int threads, f
 /* More than caches hold, each page its own and not the shared page of zeros. */
 static gw_status take_memory(int threads, char **data, size_t *bytes) {
     uint64_t total, available;
-    *bytes = read_bytes / (is_brief() ? 16 : 1);
+    *bytes = read_bytes / (is_brief() ? 32 : 1);
     gw_cpu_memory(&total, &available);
     while (*bytes > available / 2 && *bytes > (size_t)PIECE * 16) {
         *bytes /= 2;
