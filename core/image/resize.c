@@ -34,7 +34,8 @@ static inline uint8_t clipped(int32_t value, int shift) {
  * not used. */
 GW_CLONES static void filter_across(const gw_taps *t, const uint8_t *const from[ROWS],
                                     uint8_t *const to[ROWS]) {
-    const v8 half = (v8){0} + (1 << (t->shift - 1));
+    const int32_t h = 1 << (t->shift - 1);
+    const v8 half = {h, h, h, h, h, h, h, h};
     for (int32_t x = 0; x < t->n; x++) {
         const int32_t *weight = t->weight + (size_t)x * (size_t)t->room;
         size_t at = 3 * (size_t)t->first[x];
