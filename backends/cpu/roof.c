@@ -43,7 +43,8 @@ static double compute_once(const gw_cpu_peak *peak, int integers, uint64_t round
                            float *keep) {
     double start = INFINITY, end = 0.0;
     float sum = 0.0f;
-#pragma omp parallel num_threads(threads) reduction(+ : sum) reduction(min : start) reduction(max : end)
+#pragma omp parallel num_threads(threads) reduction(+ : sum) reduction(min : start)                \
+    reduction(max : end)
     {
 #pragma omp barrier
         start = gw_seconds_now();
