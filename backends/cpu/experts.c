@@ -243,11 +243,14 @@ static void down_tile(const gw_cpu_launch *l, gw_cpu_worker *worker, const lists
     }
     for (size_t row = 0; row < n; row++) {
         float *out = (float *)(void *)(l->out + row * l->out_stride) + at;
-        const char *more = l->u.experts.addend + row * l->u.experts.addend_stride;
-        const float *addend = (const float *)(const void *)more + at;
+        const float *addend = NULL;
+        if (l->u.experts.addend != NULL) {
+            const char *more = l->u.experts.addend + row * l->u.experts.addend_stride;
+            addend = (const float *)(const void *)more + at;
+        }
         for (size_t k = 0; k < count; k++) {
             float sum = acc[row * TILE + k];
-            out[k] = l->u.experts.addend != NULL ? addend[k] + sum : sum;
+            out[k] = addend != NULL ? addend[k] + sum : sum;
         }
     }
 }
