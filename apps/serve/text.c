@@ -17,7 +17,9 @@ int text_add(text_buffer *t, const char *text, size_t bytes) {
         t->at = grown;
         t->capacity = capacity;
     }
-    memcpy(t->at + t->n, text, bytes);
+    if (bytes > 0) { /* text may be NULL otherwise */
+        memcpy(t->at + t->n, text, bytes);
+    }
     t->n += bytes;
     t->at[t->n] = '\0';
     return 0;
