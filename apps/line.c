@@ -42,6 +42,7 @@ struct app_lines {
 #endif
 };
 
+#ifdef GODWIT_LIBEDIT
 /* ---- pastes ---------------------------------------------------------------------------------- */
 
 /* A terminal that was asked to puts these around what is pasted (xterm's bracketed paste). */
@@ -55,6 +56,7 @@ static void ask_for_marks(app_lines *l, FILE *out, int on) {
         fflush(out);
     }
 }
+#endif
 
 /* ---- plain lines ----------------------------------------------------------------------------- */
 
