@@ -569,7 +569,8 @@ static void test_long_lists(void **state) {
         if (status != GW_OK && (lists[i].fits || status != GW_E_LIMIT)) {
             fail_msg("list %zu: %s", i, gw_error_text());
         }
-        assert_true(seconds() - start < 2.0);
+        /* What a limit ends has cost what the limit allows, of a list of any length. */
+        assert_true(seconds() - start < 2.0 * (status == GW_OK ? 1 : SLOWER));
         gw_program_free(program);
         free(text);
         free(values);

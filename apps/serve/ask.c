@@ -561,7 +561,7 @@ static json_t *kept_members(const json_t *root, const char *const *more) {
     json_t *kept = json_object();
     for (size_t i = 0; i < sizeof pointed / sizeof pointed[0]; i++) {
         json_t *value = json_object_get(root, pointed[i]);
-        if (json_is_object(value)) {
+        if (json_is_object(value) && strcmp(pointed[i], "options") == 0) { /* Ollama's */
             json_object_set_new(kept, pointed[i], kept_members(value, NULL));
         } else if (value != NULL) {
             json_object_set(kept, pointed[i], value);
