@@ -15,7 +15,9 @@
 #include "core/engine/run/model.h"
 #include "core/text/grammar/grammar.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+#include "tests/sanitized.h"
+
+#if TEST_SANITIZED || !defined(__OPTIMIZE__)
 #define SLOWER 20
 #else
 #define SLOWER 1
