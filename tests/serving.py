@@ -21,12 +21,12 @@ TASKS = [{"query": "The king went to the", "choices": ["sea", "city of gold", "b
 
 
 class Server:
-    def __init__(self, *arguments, model=MODEL, env=None, wait=True):
+    def __init__(self, *arguments, model=MODEL, env=None, wait=True, before=()):
         models = [] if model is None else ["-m", str(model)]
         environment = dict(os.environ, **(env or {}))
         environment.pop("GODWIT_ARG_SEED", None)
         self.process = subprocess.Popen(
-            [*EMULATOR, BIN, "serve", *models, "--port", "0", "-t", "1", *map(str, arguments)],
+            [*before, *EMULATOR, BIN, "serve", *models, "--port", "0", "-t", "1", *map(str, arguments)],
             stderr=subprocess.PIPE, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
             env=environment)
         self.lines, self.port = [], None
