@@ -16,10 +16,18 @@ static volatile sig_atomic_t caught;
 static volatile sig_atomic_t at_once;
 static volatile sig_atomic_t patience; /* further SIGINTs that do not end the process */
 static volatile sig_atomic_t interactive;
+static volatile sig_atomic_t hangup_is_word, hangups; /* see signals_keep_hangup */
 static int woken[2] = {-1, -1}; /* a pipe: holds bytes while a caught signal waits to be taken */
 
 static void on_signal(int number) {
     int before = errno;
+    if (number == SIGHUP && hangup_is_word) {
+        hangups = 1;
+        ssize_t told = write(woken[1], "", 1);
+        (void)told;
+        errno = before;
+        return;
+    }
     if (caught != 0 && number == SIGINT && patience > 0) {
         patience--;
         return; /* woken holds a byte already */
@@ -76,6 +84,21 @@ int signals_caught(void) { return caught; }
 int signals_exit_code(int otherwise) { return caught != 0 ? 128 + caught : otherwise; }
 void signals_at_once(void) { at_once = 1; }
 void signals_interactive(void) { interactive = 1; }
+
+void signals_keep_hangup(void) {
+    struct sigaction action = {.sa_handler = on_signal};
+    sigemptyset(&action.sa_mask);
+    hangup_is_word = 1;
+    sigaction(SIGHUP, &action, NULL); /* under nohup as well: it ends nothing */
+}
+
+int signals_take_hangup(void) {
+    for (char byte; caught == 0 && read(woken[0], &byte, 1) == 1;) {
+    }
+    int came = hangups;
+    hangups = 0;
+    return came;
+}
 
 int signals_fd(void) { return woken[0]; }
 

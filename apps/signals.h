@@ -22,6 +22,10 @@ void signals_at_once(void);
 void signals_interactive(void);
 /* 1 when SIGINT had come; it counts as not having come then. 0: nothing, or another signal. */
 int signals_take_interrupt(void);
+/* From now on SIGHUP stops nothing: it makes signals_fd readable, until signals_take_hangup has
+ * said 1 for it. */
+void signals_keep_hangup(void);
+int signals_take_hangup(void);
 /* Readable as long as one has been caught and not been taken; -1: none to be had. */
 int signals_fd(void);
 /* It has been answered: the exit code is that of the command. */

@@ -691,6 +691,45 @@ def test_log(tmp_path):
             assert s.get("/health")[0] == 200 and s.metric("access_log_lost_total") > 0
 
 
+def test_log_is_rotated(tmp_path):
+    """SIGHUP opens the file anew; nothing ends, no line is lost. Without a file it ends the server in order."""
+    log, old = tmp_path / "log", tmp_path / "log.1"
+    with serving("--log-file", log) as s:
+        s.get("/props")
+        limit = time.monotonic() + 20
+        while "/props" not in log.read_text():
+            assert time.monotonic() < limit
+            time.sleep(0.01)
+        log.rename(old)
+        s.get("/health?renamed")  # still to the old one, by whatever name
+        s.process.send_signal(signal.SIGHUP)
+        while not log.exists():
+            assert time.monotonic() < limit + 20
+            time.sleep(0.01)
+        s.get("/v1/models")
+        long = open_request(s, dict(LONG, stream=True))
+        assert b"data" in long.recv(4096) + long.recv(4096)
+        s.process.send_signal(signal.SIGHUP)
+        long.close()
+        s.wait_for("requests_open", 0)
+    both = old.read_text() + log.read_text()
+    assert "/props" in old.read_text() and "/v1/models" in log.read_text()
+    for target in ("/props", "/health?renamed", "/v1/models", "/v1/completions"):
+        assert both.count(f" {target}\"") == 1, target
+    with serving() as s:
+        assert s.stop(signal.SIGHUP) == 0
+
+
+def test_names_with_marks():
+    """In labels of /metrics as Prometheus escapes them, in JSON as JSON does; a name is one line."""
+    with serving("-a", 'a "b\\c') as s:
+        assert s.get("/v1/models")[1]["data"][0]["id"] == 'a "b\\c'
+        assert 'godwit_model_loaded{model="a \\"b\\\\c"} 1\n' in s.get("/metrics")[1]
+    for names in (["-a", "a\nb"], ["-a", ""], ["-a", "a", "-m", MODEL, "-a", "a"]):
+        done = run("serve", "-m", MODEL, *names, check=False)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+
+
 def test_service_manager(tmp_path):
     """Readiness and a socket that is handed over, as systemd does it."""
     notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -797,6 +836,23 @@ def test_several_models(tmp_path):
         error = s.post("/v1/completions", {"model": "other", "prompt": "a"}, expect=404)["error"]
         assert error["code"] == "model_not_found" and small[0].stem in error["message"]
         assert s.post("/v1/completions", {"prompt": "a", "max_tokens": 1})["model"] == small[0].stem
+    # One that cannot be loaded is named, and stands in nobody's way.
+    broken = tmp_path / "tales-2m-broken.gguf"
+    broken.write_bytes(small[0].read_bytes()[:5000])
+    with serving("-c", 128, model=tmp_path) as s:
+        assert s.get("/health")[1] == {"status": "ok"}
+        for _ in range(2):
+            assert broken.stem in s.post("/v1/completions", {"model": broken.stem, "prompt": "a"}, expect=500)["error"]["message"]
+        assert s.post("/v1/completions", {"model": small[0].stem, "prompt": "a", "max_tokens": 1})
+        status, health = s.get("/health")
+        assert status == 200 and health["status"] == "ok"
+        assert [f["model"] for f in health["failed"]] == [broken.stem] and "cannot be loaded" in health["failed"][0]["message"]
+        listed = {m["id"]: m["status"] for m in s.get("/v1/models")[1]["data"]}
+        assert listed[broken.stem]["failed"] and "failed" not in listed[small[0].stem]
+        broken.unlink()
+        broken.symlink_to(small[0])
+        assert s.post("/v1/completions", {"model": broken.stem, "prompt": "a", "max_tokens": 1})
+        assert s.get("/health")[1] == {"status": "ok"}
 
 
 def test_models_in_use_stay_and_idle_ones_go():

@@ -13,15 +13,18 @@
 #include "apps/serve/reply.h"
 
 struct access_log {
+    const char *path;
     int fd, json, told;
     int tty;        /* there may be a line about the state, which is to go */
     sink *to, *own; /* own: of a file, closed with it */
 };
 
+static int open_file(const char *path) {
+    return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640);
+}
+
 int access_log_open(const access_options *o, access_log **out) {
-    int fd = o->path != NULL
-                 ? open(o->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640)
-                 : STDERR_FILENO;
+    int fd = o->path != NULL ? open_file(o->path) : STDERR_FILENO;
     if (fd < 0) {
         app_error("%s: cannot open: %s", o->path, strerror(errno));
         return APP_FAILURE;
@@ -36,13 +39,27 @@ int access_log_open(const access_options *o, access_log **out) {
         app_error("out of memory, or no threads left");
         return APP_FAILURE;
     }
-    *log = (access_log){.fd = fd,
+    *log = (access_log){.path = o->path,
+                        .fd = fd,
                         .json = o->json,
                         .tty = isatty(fd),
                         .to = own != NULL ? own : o->shared,
                         .own = own};
     *out = log;
     return APP_OK;
+}
+
+void access_log_reopen(access_log *log) {
+    int fd = open_file(log->path);
+    /* The number stays: what the sink's thread has still to write goes to the new file. */
+    if (fd < 0 || dup3(fd, log->fd, O_CLOEXEC) < 0) {
+        app_error("%s: cannot open anew: %s; the log goes on where it was", log->path,
+                  strerror(errno));
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    log->told = 0;
 }
 
 static void format_time(char text[40]) {

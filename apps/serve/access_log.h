@@ -26,6 +26,8 @@ typedef struct access_options {
 /* Exit code; *out may be NULL. */
 int access_log_open(const access_options *o, access_log **out);
 void access_log_write(access_log *log, const access_entry *entry);
+/* Of a file alone: opened again by its name, for who has renamed it. */
+void access_log_reopen(access_log *log);
 uint64_t access_log_lost(const access_log *log);
 void access_log_close(access_log *log);
 

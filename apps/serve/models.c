@@ -21,8 +21,8 @@ typedef struct entry {
     found_model found;
     model_state state;
     int users, stopping; /* stopping: its engine thread ends */
-    int was_ready;
-    double used, keep; /* keep: see models_keep */
+    int was_ready, lost; /* lost: its device failed; 2: and it cannot be loaded again either */
+    double used, keep;   /* keep: see models_keep */
     fault why;
     uint64_t bytes; /* memory that it takes */
     model_wait *waits;
@@ -85,13 +85,6 @@ static void *engine(void *user) {
     return NULL;
 }
 
-static void on_died(void *user) {
-    entry *e = user;
-    app_error("%s", e->why.text);
-    e->state = MODEL_FAILED;
-    e->all->s->device_lost = 1;
-}
-
 static void stop_engine(entry *e) {
     if (e->has_engine) {
         pthread_mutex_lock(&e->lock);
@@ -114,6 +107,22 @@ static void unload(entry *e) {
     app_close_model(e->m.gw);
     e->m = (model){.id = e->m.id, .path = e->m.path};
     e->bytes = 0;
+}
+
+/* Of several models the next request loads it again, which may help: other devices are other
+ * models' own, and some faults pass. */
+static void clear_failed(entry *e) {
+    if (e->all->n > 1 && e->users == 0) {
+        unload(e);
+    }
+}
+
+static void on_died(void *user) {
+    entry *e = user;
+    app_error("%s", e->why.text);
+    e->state = MODEL_FAILED;
+    e->lost = 1;
+    clear_failed(e);
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */
@@ -297,6 +306,7 @@ static void say_ready(entry *e) {
     gw_batch_stats stats;
     e->state = MODEL_READY;
     e->was_ready = 1;
+    e->lost = 0;
     e->bytes = info->weight_bytes;
     if (info->note[0] != '\0') {
         app_note("%s", info->note);
@@ -338,7 +348,7 @@ static void on_loaded(void *user) {
             app_error("%s", e->why.text);
         }
         tell_waiting(e, NULL);
-        e->state = all->n > 1 ? MODEL_ABSENT : MODEL_FAILED; /* it may be tried again */
+        e->lost = e->lost > 0 ? 2 : 0;
         if (all->n == 1 && !all->draining) {
             all->failed = 1;
             loop_end(all->s->loop);
@@ -445,7 +455,7 @@ void models_acquire(models *all, const char *name, model_wait *wait) {
     fault f = {0};
     entry *e = find_entry(all, name, &f);
     wait->link = NULL;
-    if (e != NULL && e->state == MODEL_FAILED) {
+    if (e != NULL && e->state == MODEL_FAILED && (all->n == 1 || e->users > 0)) {
         f = e->why;
         f.status = 500;
         e = NULL;
@@ -473,7 +483,7 @@ void models_acquire(models *all, const char *name, model_wait *wait) {
         wait->next->link = &wait->next;
     }
     e->waits = wait;
-    if (e->state == MODEL_ABSENT) {
+    if (e->state == MODEL_ABSENT || e->state == MODEL_FAILED) {
         e->state = MODEL_WAITING;
         start_loading(all);
     }
@@ -497,6 +507,8 @@ void models_release(models *all, model *m) {
     if (e->users == 0) {
         if (e->keep == 0 && e->state == MODEL_READY) {
             drop(e, "a client has no more use for it");
+        } else if (e->state == MODEL_FAILED) {
+            clear_failed(e);
         }
         start_loading(all); /* one may have waited for its memory */
     }
@@ -665,15 +677,23 @@ double models_progress(const models *all) {
     return all->loading != NULL ? atomic_load(&all->loading->progress) / 1000.0 : 0;
 }
 
+const char *models_failure(const models *all, size_t i) {
+    const entry *e = &all->entries[i];
+    return e->state == MODEL_FAILED ? e->why.text : NULL;
+}
+
 int models_health(const models *all, fault *f) {
+    const entry *first = &all->entries[0];
+    for (size_t i = 0; i < all->n; i++) {
+        const entry *e = &all->entries[i];
+        if (e->state == MODEL_FAILED && e->lost > (all->n > 1)) {
+            *f = e->why;
+            f->status = 500;
+        }
+    }
     if (all->draining) {
         fault_set(f, 503, NULL, "the server is ending");
-    } else if (all->s->device_lost) {
-        for (size_t i = 0; i < all->n; i++) {
-            *f = all->entries[i].state == MODEL_FAILED ? all->entries[i].why : *f;
-        }
-        f->status = 500;
-    } else if (all->n == 1 && all->entries[0].state != MODEL_READY && !all->entries[0].was_ready) {
+    } else if (f->status == 0 && all->n == 1 && first->state != MODEL_READY && !first->was_ready) {
         fault_set(f, 503, NULL, "the model is being loaded");
         f->retry_after = 2;
     }
@@ -770,12 +790,25 @@ static const gauge gauges[] = {
     {"prompt_seconds_total", "counter", "Time in passes of prompts.", of_prompt_seconds},
 };
 
+/* The label of a model, as the text format of Prometheus escapes it. */
+static void put_label(FILE *to, const char *id) {
+    fputs("{model=\"", to);
+    for (; *id != '\0'; id++) {
+        if (*id == '"' || *id == '\\') {
+            putc('\\', to);
+        }
+        putc(*id, to);
+    }
+    fputs("\"}", to);
+}
+
 void models_metrics(const models *all, FILE *to) {
     fprintf(to, "# HELP godwit_model_loaded Is the model loaded?\n"
                 "# TYPE godwit_model_loaded gauge\n");
     for (size_t i = 0; i < all->n; i++) {
-        fprintf(to, "godwit_model_loaded{model=\"%s\"} %d\n", all->entries[i].m.id,
-                all->entries[i].state == MODEL_READY);
+        fputs("godwit_model_loaded", to);
+        put_label(to, all->entries[i].m.id);
+        fprintf(to, " %d\n", all->entries[i].state == MODEL_READY);
     }
     for (size_t k = 0; k < sizeof gauges / sizeof gauges[0]; k++) {
         const gauge *g = &gauges[k];
@@ -786,7 +819,9 @@ void models_metrics(const models *all, FILE *to) {
             gw_batch_stats stats;
             if (e->state == MODEL_READY && e->m.batch != NULL) {
                 gw_batch_get_stats(e->m.batch, &stats);
-                fprintf(to, "godwit_%s{model=\"%s\"} %.17g\n", g->name, e->m.id, g->of(&stats));
+                fprintf(to, "godwit_%s", g->name);
+                put_label(to, e->m.id);
+                fprintf(to, " %.17g\n", g->of(&stats));
             }
         }
     }

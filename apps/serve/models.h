@@ -86,7 +86,11 @@ uint64_t models_bytes(const models *all, size_t i); /* of its files; 0: unknown 
 /* Seconds that the i-th stays loaded if nobody asks: a year for ever. */
 double models_left(const models *all, size_t i);
 double models_progress(const models *all); /* of what is being loaded, 0 .. 1 */
-/* Is the server able to answer: 200, 503 while its only model loads, 500 when a device is lost. */
+/* Why the i-th failed, in loading or at work; NULL: it did not. */
+const char *models_failure(const models *all, size_t i);
+/* Is the server able to answer: 200, 503 while its only model loads, 500 when its only model's
+ * device is lost, or one of several models lost its device and cannot be loaded again: a new
+ * process may help then, and nothing else. */
 int models_health(const models *all, fault *f);
 int models_rows(const models *all); /* choices under way */
 void models_metrics(const models *all, FILE *to);

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,9 +102,15 @@ static int add_model(list *l, const char *path) {
     if (m->id == NULL || (path != NULL && m->path == NULL)) {
         return out_of_memory();
     }
-    for (size_t i = 0; i + 1 < l->n; i++) {
-        if (strcmp(l->at[i].id, m->id) == 0) {
-            app_error("two models are called '%s': %s and %s", m->id, l->at[i].path, path);
+    return APP_OK;
+}
+
+/* Does none before it have its name? */
+static int check_unique(const list *l, size_t at) {
+    for (size_t i = 0; i < at; i++) {
+        if (strcmp(l->at[i].id, l->at[at].id) == 0) {
+            app_error("two models are called '%s': %s and %s (--alias names them)", l->at[i].id,
+                      l->at[i].path, l->at[at].path);
             return APP_USAGE;
         }
     }
@@ -165,6 +172,23 @@ static int add_folder(list *l, const char *path) {
     return code;
 }
 
+/* It stands in JSON and in a line of the log. */
+static int rename_model(list *l, size_t at, const char *name) {
+    json_t *text = json_string(name); /* NULL: not UTF-8 */
+    int bad = name[0] == '\0' || text == NULL;
+    json_decref(text);
+    for (const char *c = name; *c != '\0'; c++) {
+        bad |= (unsigned char)*c < 0x20 || *c == 0x7f;
+    }
+    if (bad) {
+        app_error("--alias: a name of UTF-8 text without control characters is needed");
+        return APP_USAGE;
+    }
+    free(l->at[at].id);
+    l->at[at].id = strdup(name);
+    return l->at[at].id != NULL ? APP_OK : out_of_memory();
+}
+
 int found_models(const app_options *o, found_model **found, size_t *n) {
     list l = {0};
     int code = APP_OK;
@@ -187,9 +211,10 @@ int found_models(const app_options *o, found_model **found, size_t *n) {
         code = APP_USAGE;
     }
     for (size_t i = 0; i < o->aliases.n && code == APP_OK; i++) {
-        free(l.at[i].id);
-        l.at[i].id = strdup(o->aliases.at[i]);
-        code = l.at[i].id != NULL ? APP_OK : out_of_memory();
+        code = rename_model(&l, i, o->aliases.at[i]);
+    }
+    for (size_t i = 1; i < l.n && code == APP_OK; i++) {
+        code = check_unique(&l, i);
     }
     *found = l.at;
     *n = l.n;

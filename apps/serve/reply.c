@@ -36,9 +36,9 @@ static void reply_body(conn *c, int status, json_t *body, const char *extra) {
     size_t n;
     char *text = reply_dump(body, &n);
     static const char none[] =
-        "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\",\"code\":500}}";
+        "{\"error\":{\"message\":\"out of memory\",\"type\":\"unavailable_error\",\"code\":503}}";
     if (text == NULL) {
-        reply_text(c, 500, "application/json", none, sizeof none - 1);
+        reply_text(c, 503, "application/json", none, sizeof none - 1);
         return;
     }
     reply_more(c, status, "application/json; charset=utf-8", text, n, extra);

@@ -50,13 +50,31 @@ static void answer_icon(conn *c, const char *rest) {
 
 /* ---- health ---------------------------------------------------------------------------------- */
 
+/* The models that failed, while others are served. NULL: none. */
+static json_t *failures(const models *all) {
+    json_t *list = NULL;
+    for (size_t i = 0; i < models_count(all); i++) {
+        const char *why = models_failure(all, i);
+        if (why != NULL) {
+            list = list != NULL ? list : json_array();
+            json_array_append_new(
+                list, json_pack("{s:s, s:s}", "model", models_id(all, i), "message", why));
+        }
+    }
+    return list;
+}
+
 static void answer_health(conn *c, const char *rest) {
     models *all = conn_server(c)->models;
     fault f = {0};
     (void)rest;
     int status = models_health(all, &f);
     if (status == 200) {
-        reply_json(c, 200, json_pack("{s:s}", "status", "ok"));
+        json_t *answer = json_pack("{s:s}", "status", "ok"), *failed = failures(all);
+        if (failed != NULL) {
+            json_object_set_new(answer, "failed", failed);
+        }
+        reply_json(c, 200, answer);
         return;
     }
     int ending = conn_server(c)->draining;
@@ -76,7 +94,7 @@ static void answer_metrics(conn *c, const char *rest) {
     (void)rest;
     char *text = metrics_text(conn_server(c), &bytes);
     if (text == NULL) {
-        reply_json(c, 500, NULL);
+        reply_json(c, 503, NULL);
         return;
     }
     reply_text(c, 200, "text/plain; version=0.0.4; charset=utf-8", text, bytes);
@@ -96,9 +114,14 @@ static const char *state_word(model_state state) {
 
 static json_t *model_object(const server *s, size_t i) {
     const model *m = models_at(s->models, i);
+    const char *why = models_failure(s->models, i);
     json_t *one = json_pack("{s:s, s:s, s:I, s:s, s:{s:s}}", "id", models_id(s->models, i),
                             "object", "model", "created", (json_int_t)s->started_at, "owned_by",
                             "godwit", "status", "value", state_word(models_state(s->models, i)));
+    if (why != NULL) {
+        json_object_set_new(json_object_get(one, "status"), "failed", json_true());
+        json_object_set_new(json_object_get(one, "status"), "message", json_string(why));
+    }
     if (m != NULL) {
         json_object_set_new(one, "max_model_len", json_integer(m->n_ctx));
         json_object_set_new(one, "meta",

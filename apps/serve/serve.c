@@ -138,6 +138,12 @@ static void tick(evutil_socket_t fd, short what, void *user) {
 static void on_signal(evutil_socket_t fd, short what, void *user) {
     server *s = user;
     (void)fd, (void)what;
+    if (s->o->log_file != NULL && signals_take_hangup()) {
+        access_log_reopen(s->log);
+    }
+    if (signals_caught() == 0) {
+        return;
+    }
     event_del(s->signal); /* the next one ends the process at once */
     begin_drain(s);
     tick(-1, 0, s);
@@ -210,6 +216,9 @@ static int open_server(server *s) {
                                     .quiet = o->quiet,
                                     .shared = s->err};
         code = access_log_open(&log, &s->log);
+        if (code == APP_OK && o->log_file != NULL) {
+            signals_keep_hangup();
+        }
     }
     if (code == APP_OK) {
         code = models_open(s, &s->models);
@@ -297,7 +306,9 @@ const app_command command_serve = {
         "The port is open at once; /health says 503 and how far it is while the model loads.\n"
         "Several models, or a folder with them: a request names one, which is then loaded.\n"
         "SIGTERM and Ctrl-C: no new requests, those that run are answered, then it ends with 0; a\n"
-        "second one ends it at once.\n",
+        "second one ends it at once. SIGHUP does the same, but with --log-file it opens that file "
+        "anew\n"
+        "(after a rotation) and the server goes on.\n",
     .examples = "  godwit serve model.gguf\n"
                 "  godwit serve -m model.gguf --port 8000 --api-key-file keys.txt -c 8192\n"
                 "  godwit serve -m ~/models --models-memory 24G --host 0.0.0.0\n"

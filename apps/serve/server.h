@@ -46,7 +46,7 @@ typedef struct server {
     struct job *jobs;            /* list */
     pthread_mutex_t events_lock; /* of what the engine has to say to jobs */
     int n_jobs;
-    int draining, device_lost;
+    int draining;
     double started, drain_until;
     int64_t started_at; /* seconds since 1970 */
 } server;
