@@ -170,8 +170,31 @@ static gw_status tokens_of(gw_model *model, const app_item *item, const char *pr
     return status;
 }
 
+/* Tokens after every document of this query: those in which two documents end alike. */
+static size_t tail_of_pairs(gw_model *model, const char *query) {
+    int32_t *ids[2] = {NULL, NULL}, *types[2] = {NULL, NULL};
+    size_t n[2] = {0}, tail = 0;
+    for (int i = 0; i < 2; i++) {
+        if (gw_tokenize_pair(model, query, strlen(query), i == 0 ? "a" : "7", 1, GW_TEXT_BOS,
+                             &ids[i], &types[i], &n[i]) != GW_OK) {
+            n[i] = 0;
+        }
+    }
+    while (tail < n[0] && tail < n[1] && ids[0][n[0] - 1 - tail] == ids[1][n[1] - 1 - tail]) {
+        tail++;
+    }
+    for (int i = 0; i < 2; i++) {
+        gw_free(ids[i]);
+        gw_free(types[i]);
+    }
+    return tail;
+}
+
 /* Tokens that the model puts behind every text, of an empty one: those that --truncate keeps. */
-static size_t tail_of(gw_model *model) {
+static size_t tail_of(gw_model *model, const char *query) {
+    if (query != NULL) {
+        return tail_of_pairs(model, query);
+    }
     int32_t *ids = NULL, *open = NULL;
     size_t n = 0, n_open = 0;
     gw_status status = gw_tokenize(model, "a", 1, GW_TEXT_BOS, &ids, &n);
@@ -197,7 +220,7 @@ int app_encode(const app_options *o, gw_model *model, const gw_encoder *encoder,
                const char *query, app_encoded *out) {
     gw_encoder_info info;
     gw_encoder_describe(encoder, &info);
-    size_t most = (size_t)info.n_ctx, tail = o->truncate ? tail_of(model) : 0;
+    size_t most = (size_t)info.n_ctx, tail = o->truncate ? tail_of(model, query) : 0;
     size_t prompt = 0;
     if (prefix != NULL) {
         gw_status status = gw_encoder_prompt_tokens(encoder, prefix, strlen(prefix), &prompt);

@@ -121,7 +121,7 @@ def test_order_of_modules(tmp_path):
 
 
 @pytest.mark.parametrize("name, config, words", [
-    ("CNN", {}, "CNN"), ("WeightedLayerPooling", {}, "WeightedLayerPooling"), ("LogitScore", {}, "LogitScore"),
+    ("CNN", {}, "CNN"), ("WeightedLayerPooling", {}, "WeightedLayerPooling"), ("SpladePooling", {}, "SpladePooling"),
     ("Pooling", {"pooling_mode": "median"}, "median"),
     ("Dense", {"in_features": 32, "out_features": 32, "module_input_name": "token_embeddings",
                "activation_function": "mine.Act"}, "mine.Act"),

@@ -43,6 +43,20 @@ gw_status gw_sentence_first(const char *folder, char *part, size_t room, int *ta
     return status;
 }
 
+gw_status gw_sentence_judges(const char *folder, int *judges) {
+    json_t *modules = NULL;
+    const char *class = "", *part;
+    gw_status status = GW_OK;
+    *judges = 0;
+    GW_TRY(gw_sentence_json(folder, "", "modules.json", &modules));
+    for (size_t i = 0; status == GW_OK && i < json_array_size(modules); i++) {
+        status = read_entry(folder, json_array_get(modules, i), &class, &part);
+        *judges |= strcmp(class, "LogitScore") == 0;
+    }
+    json_decref(modules);
+    return status;
+}
+
 /* ---- limits --------------------------------------------------------------------------------- */
 
 /* The settings of the transformer's part, under any of the names that versions gave the file. */
@@ -74,12 +88,35 @@ static int32_t limit_of(const json_t *value) {
     return n >= 1.0 && n < (double)(1 << 30) ? (int32_t)n : 0; /* 1e30: none */
 }
 
+/* How pairs are written: the form of contents, and what the template is given besides messages;
+ * what else its caller may be given is about lengths. */
+static gw_status read_pairs(const char *folder, const json_t *root, gw_sentence *s) {
+    static const char *const others[] = {"restore_suffix", "truncation", "max_length", "padding",
+                                         "return_tensors", "tokenize",   "return_dict"};
+    const json_t *message = json_object_get(json_object_get(root, "modality_config"), "message");
+    const char *form = "auto";
+    json_t *all = NULL, *given = NULL;
+    GW_TRY(json_is_object(message) ? gw_json_text(folder, message, "format", &form) : GW_OK);
+    s->structured = strcmp(form, "structured") == 0 ? 1 : strcmp(form, "flat") == 0 ? 0 : -1;
+    GW_TRY(gw_json_object(folder, root, "processing_kwargs", &all));
+    GW_TRY(all != NULL ? gw_json_object(folder, all, "chat_template", &given) : GW_OK);
+    s->variables = given != NULL ? json_copy(given) : NULL;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        json_object_del(s->variables, others[i]);
+    }
+    return GW_OK;
+}
+
 /* "max_seq_length" of the transformer's settings, else the tokenizer's own limit. */
 static gw_status read_limit(const char *folder, const char *part, gw_sentence *s) {
     json_t *root = NULL;
+    s->structured = -1;
     GW_TRY(read_transformer(folder, part, &root));
     s->n_ctx = limit_of(json_object_get(root, "max_seq_length"));
+    gw_status status =
+        s->n_judges > 0 && json_is_object(root) ? read_pairs(folder, root, s) : GW_OK;
     json_decref(root);
+    GW_TRY(status);
     if (s->n_ctx == 0) {
         GW_TRY(gw_sentence_json(folder, part, "tokenizer_config.json", &root));
         s->n_ctx = limit_of(json_object_get(root, "model_max_length"));
@@ -160,6 +197,7 @@ void gw_sentence_free(gw_sentence *s) {
         free(s->module[i].dense.straight);
     }
     json_decref(s->prompts);
+    json_decref(s->variables);
     memset(s, 0, sizeof *s);
     s->at_pooling = -1;
 }

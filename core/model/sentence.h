@@ -54,6 +54,11 @@ typedef struct gw_sentence {
     int normalize;     /* the last module divides by the length; not in the list then */
     int32_t truncate;  /* the first so many values are the vector; 0: all            */
     int32_t n_ctx;     /* most tokens of a text; 0: it does not say                  */
+    int n_judges;      /* LogitScore: the score of a pair is the logit of the first of `judge`, */
+    int32_t judge[2];  /* less that of the second where there are two; 0: it has no such module */
+    int structured;    /* contents of the messages of a pair: 1 lists of parts, 0 texts, -1: it
+                        * does not say                                                */
+    json_t *variables; /* of the chat template that writes pairs: an object; NULL: none          */
     json_t *prompts;   /* object of texts; NULL: none                                */
     char standard[64]; /* name of the prompt of every text; "": none                 */
 } gw_sentence;
@@ -67,6 +72,8 @@ void gw_sentence_free(gw_sentence *s);
  * is in ("": the folder itself); *tabled: it is a table of vectors instead. *found 0: there is no
  * modules.json. part [room]. */
 gw_status gw_sentence_first(const char *folder, char *part, size_t room, int *tabled, int *found);
+/* Does modules.json name LogitScore? A quick look. */
+gw_status gw_sentence_judges(const char *folder, int *judges);
 /* "do_lower_case" of the folder's sentence_*_config.json. */
 gw_status gw_sentence_lowers(const char *folder, int *lowers);
 

@@ -299,6 +299,37 @@ done:
     return status;
 }
 
+/* ---- scores of logits ------------------------------------------------------------------------ */
+
+static gw_status read_judge(const char *path, const json_t *root, const char *name,
+                            gw_sentence *s) {
+    int64_t id = -1;
+    GW_TRY(gw_json_int(path, root, name, &id));
+    if (id < 0 || id > INT32_MAX) {
+        return gw_fail(GW_E_METADATA, path, "\"%s\" must be the number of a token", name);
+    }
+    s->judge[s->n_judges++] = (int32_t)id;
+    return GW_OK;
+}
+
+static gw_status read_logit_score(const char *folder, const char *part, gw_sentence *s) {
+    char path[PATH_BYTES];
+    json_t *root = NULL;
+    const char *from = "causal_logits";
+    GW_TRY(read_config(folder, part, path, &root));
+    gw_status status = gw_json_text(path, root, "module_input_name", &from);
+    if (status == GW_OK && strcmp(from, "causal_logits") != 0) {
+        status = gw_fail(GW_E_UNSUPPORTED, path,
+                         "scores \"%.60s\"; only \"causal_logits\" are known", from);
+    }
+    status = status == GW_OK ? read_judge(path, root, "true_token_id", s) : status;
+    if (status == GW_OK && gw_json_has(root, "false_token_id")) {
+        status = read_judge(path, root, "false_token_id", s);
+    }
+    json_decref(root);
+    return status;
+}
+
 /* ---- by class ------------------------------------------------------------------------------- */
 
 static int is(const char *name, const char *a) { return strcmp(name, a) == 0; }
@@ -339,6 +370,13 @@ gw_status gw_module_read(const char *folder, const char *where, const char *clas
         return gw_fail(GW_E_LIMIT, where, "names more than %d modules", GW_MODULES_MOST);
     }
     gw_status status;
+    if (is(class, "LogitScore") && s->n_modules == 0 && s->n_judges == 0) {
+        return read_logit_score(folder, part, s);
+    }
+    if (s->n_judges > 0) {
+        return gw_fail(GW_E_UNSUPPORTED, where, "module %.60s is not known after LogitScore",
+                       class);
+    }
     if (is(class, "Pooling") && s->at_pooling < 0) {
         m->kind = GW_MODULE_POOLING;
         status = read_pooling(folder, part, s, m);

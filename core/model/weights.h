@@ -86,6 +86,10 @@ const gw_tensor *gw_weights_columns(const gw_weights *w, int role, int layer, in
  * NULL: it is optional and absent. */
 gw_status gw_weights_values(gw_weights *w, int role, float **out, int64_t *rows);
 
+/* A row of a matrix outside the layers, as the file has it: out [columns] f32. Also of loaded
+ * weights. */
+gw_status gw_weights_row(const gw_weights *w, int role, int64_t row, float *out);
+
 /* Bytes read for one generated token: every matrix of the layers and the head, of experts those
  * that a token uses, norms and biases. */
 uint64_t gw_weights_decode_bytes(const gw_weights *w);

@@ -696,3 +696,13 @@ gw_status gw_weights_values(gw_weights *w, int role, float **out, int64_t *rows)
     *rows = own.t.dim[0];
     return GW_OK;
 }
+
+gw_status gw_weights_row(const gw_weights *w, int role, int64_t row, float *out) {
+    gw_entry own = w->entries[w->start[role]];
+    if (!gw_entry_there(&own) || own.t.n_dim != 2 || row < 0 || row >= own.t.dim[0]) {
+        return gw_fail(GW_E_ARGUMENT, w->bp.weight[role].role, "has no row %lld", (long long)row);
+    }
+    own.t.fmt = GW_FMT_F32;
+    gw_weight_source source = gw_entry_source(&own);
+    return source.rows(&source, row, 1, out);
+}

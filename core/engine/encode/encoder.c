@@ -20,6 +20,67 @@ static int uses_card(const gw_encoder *e) {
     return any;
 }
 
+/* ---- scores of logits ----------------------------------------------------------------------- */
+
+/* The head's matrix, whose rows are all that such a score needs; GW_E_UNSUPPORTED: logits are more
+ * than its product with the hidden state. */
+static gw_status find_head(const gw_encoder *e, int *role) {
+    int n = 0, plain = 1;
+    for (int b = 0; b < e->bp->n_blocks; b++) {
+        const gw_spec_block *block = &e->bp->block[b];
+        if (block->section != GW_SECTION_HEAD || block->kind == GW_BLOCK_NORM) {
+            continue;
+        }
+        n++;
+        *role = block->weight[0];
+        plain &= block->kind == GW_BLOCK_LINEAR && *role >= 0 && block->number[0].n == 0;
+        for (int k = 1; k < GW_SPEC_ARGS; k++) {
+            plain &= block->weight[k] < 0 ||
+                     gw_weights_get(e->model->weights, block->weight[k], 0, HOME) == NULL;
+        }
+    }
+    return n == 1 && plain
+               ? GW_OK
+               : gw_fail(GW_E_UNSUPPORTED, e->model->name,
+                         "LogitScore of the family %s, whose logits are capped, scaled or biased, "
+                         "is not known yet",
+                         e->model->hp.family);
+}
+
+static gw_status read_judges(gw_encoder *e) {
+    size_t width = (size_t)e->info.hidden;
+    int role = -1;
+    GW_TRY(find_head(e, &role));
+    e->judge = malloc((size_t)e->sentence.n_judges * width * sizeof *e->judge);
+    if (e->judge == NULL) {
+        return gw_fail(GW_E_NOMEM, "encoder", "no memory for %zu values", width);
+    }
+    for (int i = 0; i < e->sentence.n_judges; i++) {
+        if (e->sentence.judge[i] >= e->model->hp.n_vocab) {
+            return gw_fail(GW_E_METADATA, e->model->name,
+                           "LogitScore names token %d, and there are %d", e->sentence.judge[i],
+                           e->model->hp.n_vocab);
+        }
+        GW_TRY(gw_weights_row(e->model->weights, role, e->sentence.judge[i],
+                              e->judge + (size_t)i * width));
+    }
+    return GW_OK;
+}
+
+/* The logit of the first token, less that of the second; sums in double, in order. */
+static float judge_row(const gw_encoder *e, const float *row) {
+    float logit[2] = {0};
+    for (int i = 0; i < e->sentence.n_judges; i++) {
+        const float *w = e->judge + (size_t)i * (size_t)e->info.hidden;
+        double sum = 0.0;
+        for (int32_t c = 0; c < e->info.hidden; c++) {
+            sum += (double)w[c] * (double)row[c];
+        }
+        logit[i] = (float)sum;
+    }
+    return logit[0] - logit[1];
+}
+
 /* ---- what the model is ---------------------------------------------------------------------- */
 
 static int holds_keys(const gw_encoder *e, int layer) {
@@ -71,6 +132,9 @@ static gw_pooling choose_pooling(gw_encoder *e, gw_pooling asked) {
                                                       [GW_POOL_MEAN] = GW_POOLING_MEAN,
                                                       [GW_POOL_LAST] = GW_POOLING_LAST};
     gw_sentence *s = &e->sentence;
+    if (s->n_judges > 0) {
+        return GW_POOLING_LAST;
+    }
     if (s->n_modules > 0 && s->at_pooling >= 0 && asked != GW_POOLING_NONE) {
         gw_module *m = &s->module[s->at_pooling];
         if (asked != GW_POOLING_MODEL) {
@@ -118,6 +182,10 @@ static gw_status describe_vector(gw_encoder *e, const gw_encoder_options *o) {
         return gw_fail(GW_E_UNSUPPORTED, e->model->name,
                        "modules.json names no way to make one vector of a text's tokens");
     }
+    if (s->n_judges > 0) {
+        info->width = e->full = 1;
+        return GW_OK;
+    }
     GW_TRY(gw_sentence_width(s, e->model->name, info->hidden, &e->full));
     if (o->dimensions < 0 || o->dimensions > e->full) {
         return gw_fail(GW_E_ARGUMENT, "dimensions", "%d is outside 0..%d", o->dimensions, e->full);
@@ -147,7 +215,7 @@ static gw_status describe(gw_encoder *e, const gw_encoder_options *o) {
                        hp->n_ctx < GW_ROWS_MAX ? hp->n_ctx : GW_ROWS_MAX);
     }
     info->n_ctx = o->n_ctx > 0 ? o->n_ctx : most;
-    info->labels = count_labels(e);
+    info->labels = e->sentence.n_judges > 0 ? 1 : count_labels(e);
     info->types = count_types(e);
     info->pooling = choose_pooling(e, o->pooling);
     return describe_vector(e, o);
@@ -181,6 +249,7 @@ static gw_status make(gw_encoder *e, const gw_encoder_options *o) {
                ? gw_sentence_read(gw_checkpoint_root(m->checkpoint), &e->sentence)
                : GW_OK);
     GW_TRY(describe(e, o));
+    GW_TRY(e->sentence.n_judges > 0 ? read_judges(e) : GW_OK);
     widest = gw_sentence_room(&e->sentence, hp->d_model, e->by_rows ? (size_t)e->info.n_ctx : 1);
     if (m->place.grouped) {
         return gw_fail(GW_E_UNSUPPORTED, "split-mode",
@@ -254,6 +323,7 @@ void gw_encoder_free(gw_encoder *e) {
     }
     gw_tables_free(&e->tables);
     gw_sentence_free(&e->sentence);
+    free(e->judge);
     free(e->where);
     free(e->pages);
     free(e->room[0]);
@@ -396,6 +466,8 @@ static gw_status run_some(gw_encoder *e, gw_purpose purpose, const queued *queue
         }
         if (purpose == GW_PURPOSE_SCORES) {
             memcpy(out + queue[i].index * width, rows + (size_t)i * width, width * sizeof *rows);
+        } else if (e->judge != NULL) {
+            out[queue[i].index] = judge_row(e, rows + (size_t)i * width);
         } else {
             finish_row(e, rows + (size_t)i * width, out + queue[i].index * (size_t)e->info.width);
         }
@@ -476,6 +548,11 @@ gw_status gw_encoder_embed(gw_encoder *e, const gw_encoder_text *texts, size_t n
     if (e->info.pooling == GW_POOLING_NONE) {
         return gw_fail(GW_E_ARGUMENT, "pooling", "is none: there are hidden states, no vectors");
     }
+    if (e->judge != NULL) {
+        return gw_fail(
+            GW_E_UNSUPPORTED, e->model->name,
+            "its modules make a score of a query and a document (LogitScore), no vector");
+    }
     GW_TRY(check_texts(e, texts, n));
     return e->table != NULL ? run_table(e, texts, n, out)
                             : run_all(e, GW_PURPOSE_VECTORS, texts, n, out);
@@ -499,5 +576,5 @@ gw_status gw_encoder_score(gw_encoder *e, const gw_encoder_text *texts, size_t n
                        "the model has no classifier: it gives vectors, not scores");
     }
     GW_TRY(check_texts(e, texts, n));
-    return run_all(e, GW_PURPOSE_SCORES, texts, n, out);
+    return run_all(e, e->judge != NULL ? GW_PURPOSE_VECTORS : GW_PURPOSE_SCORES, texts, n, out);
 }

@@ -31,6 +31,7 @@ struct gw_encoder {
     gw_where *where;
     gw_tables tables;
     gw_sentence sentence;
+    float *judge;          /* [n_judges, hidden] rows of the head: LogitScore; NULL: none */
     const gw_dense *table; /* of vectors, in place of all layers; NULL: there is none */
     gw_encoder_info info;
     int32_t rows; /* of a pass over short texts */

@@ -10,6 +10,7 @@
 #include "core/base/file.h"
 #include "core/engine/run/describe.h"
 #include "core/engine/run/kv.h"
+#include "core/engine/run/pair_form.h"
 #include "core/engine/run/tower.h"
 
 /* ---- parts ---------------------------------------------------------------------------------- */
@@ -234,6 +235,7 @@ static gw_status open_once(gw_model *m, const gw_model_options *options,
     }
     int vocab_only = options->vocab_only || gw_checkpoint_is_table(m->checkpoint);
     GW_TRY(open_tokenizer(m, vocab_only));
+    GW_TRY(gw_pair_form_open(m, &m->pairs));
     if (!vocab_only) {
         /* Eyes first: layers are placed in what they leave. */
         GW_TRY(options->images ? gw_tower_open(options, backends, &m->tower) : GW_OK);
@@ -274,6 +276,7 @@ void gw_model_free(gw_model *model) {
         return;
     }
     gw_tower_free(model->tower);
+    gw_pair_form_free(model->pairs);
     gw_weights_free(model->weights);
     gw_arena_set_free(model->arenas);
     gw_place_close(&model->place);

@@ -23,6 +23,7 @@ struct gw_model {
     gw_weights *weights;
     gw_fetch_rate fetch_rate;
     struct gw_tower *tower; /* its eyes; NULL: none */
+    struct gw_pair_form *pairs; /* a reranker's form of pairs; NULL: the tokenizer's */
     gw_arena_set *arenas;   /* shared by the plans of all sessions: one runs at a time */
     gw_model_info info;     /* strings below */
     char name[256], device_text[512], placed[224], format[32];

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "core/engine/run/model_state.h"
+#include "core/engine/run/pair_form.h"
 #include "core/text/chat/chat.h"
 #include "core/text/tokens/stream.h"
 
@@ -22,8 +23,21 @@ gw_status gw_tokenize_pair(const gw_model *model, const char *text, size_t bytes
                            size_t pair_bytes, int flags, int32_t **ids, int32_t **types,
                            size_t *n) {
     GW_TRY(need_tokenizer(model));
-    return gw_tokenizer_encode_pair(model->tokenizer, text, bytes, pair, pair_bytes, flags, ids,
-                                    types, n);
+    if (pair == NULL || model->pairs == NULL) {
+        return gw_tokenizer_encode_pair(model->tokenizer, text, bytes, pair, pair_bytes, flags, ids,
+                                        types, n);
+    }
+    int32_t *own = NULL;
+    size_t count = 0;
+    GW_TRY(gw_pair_form_write(model->pairs, text, bytes, pair, pair_bytes, &own, &count));
+    *types = calloc(count + 1, sizeof **types);
+    if (*types == NULL) {
+        free(own);
+        return gw_fail(GW_E_NOMEM, model->name, "no memory for %zu tokens", count);
+    }
+    *ids = own;
+    *n = count;
+    return GW_OK;
 }
 
 gw_status gw_detokenize(const gw_model *model, const int32_t *ids, size_t n, int keep_special,
