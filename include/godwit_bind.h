@@ -18,7 +18,8 @@ const char *gw_version(void);
 
 /* Sizes of the option structs of this build, for a binding that lays them out itself: 0 for a name
  * that is not known. name: "gw_model_options", "gw_session_options", "gw_sampler_options",
- * "gw_writer_options", "gw_answer_options", "gw_encoder_options". */
+ * "gw_writer_options", "gw_answer_options", "gw_encoder_options", "gw_batch_options",
+ * "gw_request_options", "gw_event". */
 size_t gw_struct_size(const char *name);
 
 /* gw_session_prefill, and the logits of all n tokens: out [n, n_vocab], the caller's, written row
@@ -26,6 +27,18 @@ size_t gw_struct_size(const char *name);
  */
 gw_status gw_session_prefill_logits(gw_session *s, const int32_t *tokens, size_t n, size_t n_vocab,
                                     float *out);
+
+/* `to` becomes a session with the tokens and the cache of `from`, to go on from there on its own
+ * with the same bits: a fork of its text. Both are of one model and kv_type; the context of `to`
+ * holds the tokens. Like a loaded session it has no logits until its next pass: those of `from` are
+ * still there. GW_E_ARGUMENT, _TYPE, _CONTEXT, and GW_E_UNSUPPORTED for pictures and source texts:
+ * `to` is unchanged; any other error leaves it empty. */
+gw_status gw_session_copy(gw_session *to, gw_session *from);
+
+/* Waits until gw_batch_step has something to do, or for so many seconds (below 0: without limit);
+ * *work: as there, 0 when the time is over or gw_batch_drain was called. Called by the thread that
+ * steps. It needs no turn among what computes, so a caller's lock is not held meanwhile. */
+gw_status gw_batch_wait(gw_batch *batch, double seconds, size_t *work);
 
 /* gw_self_test of some devices: ids of gw_devices separated by commas, or "all"; NULL: the CPU and
  * graphics cards, so what is used without being named. Before each case there is a report with

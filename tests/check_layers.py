@@ -76,7 +76,8 @@ THREADS = r"(omp|pthread|threads|sched|semaphore)\.h$"
 VENDOR = r"(hip/|cuda|CL/|nccl|rccl|cblas|openblas|clblast)"
 LIBRARIES = [
     (SIMD, ("cpu", "backends/cpu", "tests", "bench")),
-    (THREADS, ("cpu", "backends/cpu", "backends/ref", "backends/opencl", "backends/hip", "backends/mpi",
+    (THREADS, ("core/engine/batch",  # it waits for work (gw_batch_wait), and starts no thread
+               "cpu", "backends/cpu", "backends/ref", "backends/opencl", "backends/hip", "backends/mpi",
                "apps/serve", "apps/judge", "apps/vectors", "tests", "bench")),
     (r"event2/", ("apps/serve",)),
     (VENDOR, ("backends/opencl", "kernels_hip", "tests")),

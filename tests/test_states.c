@@ -5,6 +5,7 @@
 #include "tests/random.h"
 #include "tests/sanitized.h"
 #include "core/engine/run/session_state.h"
+#include "include/godwit_bind.h"
 
 #include <unistd.h>
 
@@ -244,6 +245,11 @@ static void saved(const rig *r) {
     go_on(r, other, 8, N_TEXT, 7, "loaded");
     must(gw_session_rewind(other, N_PROMPT + 2));
     go_on(r, other, 2, N_TEXT, 16, "loaded and taken back");
+    must(gw_session_copy(other, s));
+    assert_int_equal(gw_session_pos(other), N_PROMPT + 8);
+    go_on(r, other, 8, N_TEXT, 7, "copied");
+    must(gw_session_rewind(other, N_PROMPT + 2));
+    go_on(r, other, 2, N_TEXT, 16, "copied and taken back");
     gw_session_free(s);
     gw_session_free(other);
     unlink(path);

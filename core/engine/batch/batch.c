@@ -122,6 +122,8 @@ static void free_batch(gw_batch *b) {
     free(b->of_row);
     free(b->top);
     free(b->copy_room);
+    pthread_cond_destroy(&b->woken);
+    pthread_mutex_destroy(&b->waiting);
     free(b);
 }
 
@@ -136,6 +138,12 @@ gw_status gw_batch_new_sized(gw_model *model, const gw_batch_options *options, s
     }
     b->model = model;
     atomic_flag_clear(&b->copying);
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_mutex_init(&b->waiting, NULL);
+    pthread_cond_init(&b->woken, &clock);
+    pthread_condattr_destroy(&clock);
     gw_status status;
     GW_TRY_DONE(read_options(b, options, size));
     GW_TRY_DONE(make_parts(b));
@@ -149,7 +157,10 @@ done:
 
 /* ---- from other threads ---------------------------------------------------------------------- */
 
-static void wake(const gw_batch *b) {
+static void wake(gw_batch *b) {
+    pthread_mutex_lock(&b->waiting);
+    pthread_cond_signal(&b->woken);
+    pthread_mutex_unlock(&b->waiting);
     if (b->o.wake != NULL) {
         b->o.wake(b->o.wake_user);
     }
@@ -467,6 +478,33 @@ gw_status gw_batch_step(gw_batch *b, size_t *work) {
     }
     gw_batch_show_stats(b);
     *work = count_work(b) + (size_t)b->ahead.n;
+    return GW_OK;
+}
+
+/* The time so many seconds from now; more than 30 years are as good as no limit. */
+static struct timespec after(double seconds) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    seconds = seconds < 1e9 ? seconds : 1e9;
+    t.tv_sec += (time_t)seconds;
+    t.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+    t.tv_sec += t.tv_nsec >= 1000000000;
+    t.tv_nsec %= 1000000000;
+    return t;
+}
+
+gw_status gw_batch_wait(gw_batch *b, double seconds, size_t *work) {
+    const struct timespec end = after(seconds > 0 ? seconds : 0);
+    GW_TRY(atomic_load(&b->dead) != GW_OK ? check_open(b) : GW_OK);
+    pthread_mutex_lock(&b->waiting);
+    size_t n = count_work(b) + (size_t)b->ahead.n;
+    for (int late = 0; n == 0 && !late && !atomic_load(&b->draining);
+         n = count_work(b) + (size_t)b->ahead.n) {
+        late = (seconds < 0 ? pthread_cond_wait(&b->woken, &b->waiting)
+                            : pthread_cond_timedwait(&b->woken, &b->waiting, &end)) != 0;
+    }
+    pthread_mutex_unlock(&b->waiting);
+    *work = n;
     return GW_OK;
 }
 

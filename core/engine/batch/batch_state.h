@@ -17,6 +17,7 @@
 #ifndef GW_ENGINE_BATCH_STATE_H
 #define GW_ENGINE_BATCH_STATE_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "core/base/clock.h"
@@ -128,6 +129,8 @@ struct gw_batch {
     atomic_llong queued_tokens;
     atomic_int draining, dead; /* dead: the status that it died of */
     atomic_ullong refused;
+    pthread_mutex_t waiting; /* gw_batch_wait; held for moments only */
+    pthread_cond_t woken;
     /* The thread that steps. */
     gw_seq *first, *last; /* the queue */
     gw_seq **running;     /* [parallel], in the order of admission */

@@ -19,7 +19,10 @@ size_t gw_struct_size(const char *name) {
                 {"gw_sampler_options", sizeof(gw_sampler_options)},
                 {"gw_writer_options", sizeof(gw_writer_options)},
                 {"gw_answer_options", sizeof(gw_answer_options)},
-                {"gw_encoder_options", sizeof(gw_encoder_options)}};
+                {"gw_encoder_options", sizeof(gw_encoder_options)},
+                {"gw_batch_options", sizeof(gw_batch_options)},
+                {"gw_request_options", sizeof(gw_request_options)},
+                {"gw_event", sizeof(gw_event)}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (strcmp(rows[i].name, name) == 0) {
             return rows[i].size;

@@ -1,4 +1,5 @@
-/* core/engine/run/session_file.c - a session's tokens and cache to a file and back.
+/* core/engine/run/session_file.c - a session's tokens and cache to a file and back, or to another
+ * session.
  *
  * File, in the machine's byte order (a little-endian one; others refuse the version):
  *   head    72 bytes: magic, version, identity of the model, format and shape of the cache, counts
@@ -24,6 +25,7 @@
 #include "core/base/save.h"
 #include "core/base/size.h"
 #include "core/engine/run/session_state.h"
+#include "include/godwit_bind.h"
 
 enum { VERSION = 12 }; /* of the format and of the arithmetic (docs/arithmetic.md) */
 static const char magic[8] = {'G', 'W', 'C', 'A', 'C', 'H', 'E', '\n'};
@@ -395,13 +397,25 @@ static gw_status take_states(gw_session *s, source *in, int32_t tokens, char *ro
     return GW_OK;
 }
 
-/* From here on the session changes: an error leaves it empty. */
-static gw_status take_body(gw_session *s, source *in, const head *h) {
+static void empty(gw_session *s) {
     gw_views_cut(&s->views, 0);
     s->pos = s->prompted = 0;
     s->n_logits = 0;
     s->ahead = 0;
     gw_session_forget_states(s, 0);
+}
+
+/* Pages and states are there: the session is at that position. */
+static void stand_at(gw_session *s, int32_t tokens, int32_t prompted, int32_t floor) {
+    gw_kv_note(&s->kv, tokens, 0);
+    s->kv.floor = s->kv.floor > floor ? s->kv.floor : floor;
+    s->pos = tokens;
+    s->prompted = prompted;
+}
+
+/* From here on the session changes: an error leaves it empty. */
+static gw_status take_body(gw_session *s, source *in, const head *h) {
+    empty(s);
     GW_TRY(take_checked(in, s->tokens, (size_t)h->tokens * sizeof *s->tokens));
     GW_TRY(take_check(in));
     for (int32_t i = 0; i < h->tokens; i++) {
@@ -419,10 +433,7 @@ static gw_status take_body(gw_session *s, source *in, const head *h) {
     free(room);
     GW_TRY(status);
     GW_TRY(take_check(in));
-    gw_kv_note(&s->kv, h->tokens, 0);
-    s->kv.floor = s->kv.floor > h->floor ? s->kv.floor : h->floor;
-    s->pos = h->tokens;
-    s->prompted = h->prompted;
+    stand_at(s, h->tokens, h->prompted, h->floor);
     return GW_OK;
 }
 
@@ -454,5 +465,69 @@ gw_status gw_session_load(gw_session *s, const char *path) {
         status = take_body(s, &in, &h);
     }
     close(in.fd);
+    return status;
+}
+
+/* ---- to another session -----------------------------------------------------------------------
+ */
+
+static gw_status check_pair(const gw_session *to, const gw_session *from) {
+    if (to->model != from->model) {
+        return gw_fail(GW_E_ARGUMENT, "session", "a copy needs two sessions of one model");
+    }
+    if (to->kv.fmt != from->kv.fmt) {
+        return gw_fail(GW_E_TYPE, "session", "the cache is in %s, that of the copy in %s (kv-type)",
+                       gw_format_of(from->kv.fmt)->name, gw_format_of(to->kv.fmt)->name);
+    }
+    if (from->pos > to->n_ctx) {
+        return gw_fail(GW_E_CONTEXT, "session", "%d tokens, but the context of the copy holds %d",
+                       (int)from->pos, (int)to->n_ctx);
+    }
+    if (from->views.n > 0) {
+        return gw_fail(GW_E_UNSUPPORTED, "session", "a session with pictures cannot be copied");
+    }
+    return refuse_source(from, "session");
+}
+
+/* room: the largest page or state. */
+static gw_status copy_pieces(gw_session *to, gw_session *from, char *room) {
+    for (int32_t page = 0; page < pages_of(from->pos); page++) {
+        for (int i = 0; i < GW_KV_PARTS * from->model->hp.n_layers; i++) {
+            GW_TRY(gw_session_check_cancel(to));
+            GW_TRY(gw_kv_read_page(&from->kv, i / GW_KV_PARTS, i % GW_KV_PARTS, page, room));
+            GW_TRY(gw_kv_write_page(&to->kv, i / GW_KV_PARTS, i % GW_KV_PARTS, page, room));
+        }
+    }
+    if (runs_again(from)) {
+        memcpy(to->generated, from->generated, (size_t)from->pos);
+    }
+    for (int i = 0; i < from->states.n && from->states.any && from->pos > 0; i++) {
+        GW_TRY(gw_states_read(&from->states, i, from->pos, room));
+        GW_TRY(gw_states_write(&to->states, i, from->pos, room));
+    }
+    to->states.low = to->states.high = from->pos;
+    return GW_OK;
+}
+
+gw_status gw_session_copy(gw_session *to, gw_session *from) {
+    if (to == from) {
+        return GW_OK;
+    }
+    GW_TRY(check_pair(to, from));
+    char *room = room_for_pieces(from);
+    if (room == NULL) {
+        return gw_fail(GW_E_NOMEM, "session", "no memory to copy it");
+    }
+    gw_status status = gw_session_return(from);
+    if (status == GW_OK) {
+        empty(to);
+        memcpy(to->tokens, from->tokens, (size_t)from->pos * sizeof *to->tokens);
+        status = copy_pieces(to, from, room);
+    }
+    if (status == GW_OK) {
+        stand_at(to, from->pos, from->prompted,
+                 from->kv.floor < from->pos ? from->kv.floor : from->pos);
+    }
+    free(room);
     return status;
 }
