@@ -1,6 +1,7 @@
 # cmake/library.cmake - libgodwit.so with only the names of include/*.h, what an installation
 # gives to programs that use it (header, pkg-config file, CMake package), and the .deb packages.
-# With GODWIT_STATIC none of the library: static libraries are not made to go into a shared one.
+# With GODWIT_STATIC none of the library, unless for a wheel: static libraries are not made to go into a
+# shared one.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -26,13 +27,29 @@ set(EXPORTS ${CMAKE_BINARY_DIR}/generated/libgodwit.map)
 file(CONFIGURE OUTPUT ${EXPORTS} CONTENT "{\n  global:\n${names}  local: *;\n};\n")
 
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/empty.c CONTENT "typedef int gw_nothing;\n")
-if(NOT GODWIT_STATIC)
+if(NOT GODWIT_STATIC OR GODWIT_PYTHON)
   add_library(godwit_shared SHARED ${CMAKE_BINARY_DIR}/generated/empty.c)
   set_target_properties(godwit_shared PROPERTIES OUTPUT_NAME godwit EXPORT_NAME godwit
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
     LINK_DEPENDS ${EXPORTS})
-  target_link_libraries(godwit_shared PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,godwit_lib>"
-    "-Wl,--version-script=${EXPORTS}")
+  if(NOT GODWIT_STATIC)
+    target_link_libraries(godwit_shared PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,godwit_lib>")
+  else() # a portable wheel: its program has the static libraries, its library the shared ones
+    set(shared "")
+    foreach(module DEPS JPEG PNG WEBP)
+      if(TARGET PkgConfig::${module})
+        get_target_property(libraries PkgConfig::${module} INTERFACE_LINK_LIBRARIES)
+        list(APPEND shared ${libraries})
+      endif()
+    endforeach()
+    list(TRANSFORM shared REPLACE "\\.a$" ".so")
+    # The compiler's own libgomp.so may need a newer C library than the root's.
+    target_link_libraries(godwit_shared PRIVATE -Wl,--whole-archive $<TARGET_FILE:godwit_lib>
+      -Wl,--no-whole-archive -Wl,--as-needed ${shared} -l:libgomp.so.1 m pthread ${CMAKE_DL_LIBS})
+    add_dependencies(godwit_shared godwit_lib)
+    set_property(TARGET godwit_shared APPEND PROPERTY LINK_DEPENDS $<TARGET_FILE:godwit_lib>)
+  endif()
+  target_link_options(godwit_shared PRIVATE "-Wl,--version-script=${EXPORTS}")
   target_include_directories(godwit_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
     $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>)
 endif()

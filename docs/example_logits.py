@@ -1,5 +1,5 @@
-# docs/example_logits.py - logits for callers that choose tokens themselves (outlines, llguidance and
-# the like): the scores of the next token in, a mask or a choice of theirs out.
+# docs/example_logits.py - logits for callers that choose tokens themselves: the scores of the next token in, a
+# choice of theirs out. Scores are numpy's view of the library's own, without a copy.
 #     python3 example_logits.py model.gguf "Once upon a"
 import sys
 
@@ -7,17 +7,10 @@ import numpy
 
 import godwit
 
-
-def allowed(text, tokens):
-    """A stand-in for the caller's rule: tokens of letters and spaces alone."""
-    return numpy.array([t.replace(" ", "").isalpha() for t in tokens])
-
-
 model = godwit.Model(sys.argv[1])
-spelled = [model.detokenize([i]) for i in range(model.n_vocab)]
-ids = model.tokenize(sys.argv[2])
-for _ in range(8):
-    scores = model.logits(ids)[-1]
-    scores[~allowed("", spelled)] = -numpy.inf
-    ids.append(int(scores.argmax()))
-print(model.detokenize(ids))
+words = numpy.array([t.replace(b" ", b"").isalpha() for t in model.vocabulary()])  # tokens of letters alone
+with model.session() as session:
+    session.prefill(model.tokenize(sys.argv[2]))
+    for _ in range(8):
+        session.decode([int(numpy.where(words, session.logits[-1], -numpy.inf).argmax())])
+    print(model.detokenize(session.tokens))

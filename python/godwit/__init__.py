@@ -9,14 +9,18 @@
 The library computes outside of Python's lock. A model is used by one thread at a time, and takes
 care of that itself. Text, seed and options give the text that `godwit run` gives.
 """
+import typing
+
+from ._batch import Batch, Request
 from ._library import GodwitError, version
 from ._model import Answer, Model, ToolCall
+from ._session import Session
 
-__all__ = ["Answer", "GodwitError", "Model", "ToolCall", "devices", "version"]
+__all__ = ["Answer", "Batch", "GodwitError", "Model", "Request", "Session", "ToolCall", "devices", "version"]
 __version__ = version()
 
 
-def devices() -> "list[dict]":
+def devices() -> "list[dict[str, typing.Any]]":
     """What can compute here: id (for `Model(device=...)`), name, memory and threads."""
     from ._library import ffi, lib
     rows = ffi.new("gw_device_info[32]")

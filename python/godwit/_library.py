@@ -1,16 +1,18 @@
 """The shared library of this package, or the one that GODWIT_LIBRARY names."""
 import os
 import pathlib
+import threading
+import typing
 
-from ._abi import ffi
+from ._abi import ffi as ffi
 
 _OWN = pathlib.Path(__file__).parent / "libgodwit.so"
 # Never unloaded: its threads stay until the process ends.
-lib = ffi.dlopen(os.environ.get("GODWIT_LIBRARY") or (str(_OWN) if _OWN.exists() else "libgodwit.so.0"),
+lib: typing.Any = ffi.dlopen(os.environ.get("GODWIT_LIBRARY") or (str(_OWN) if _OWN.exists() else "libgodwit.so.0"),
                  ffi.RTLD_NOW | ffi.RTLD_NODELETE)
 
 for _name in ("gw_model_options", "gw_session_options", "gw_sampler_options", "gw_writer_options",
-              "gw_answer_options", "gw_encoder_options"):
+              "gw_answer_options", "gw_encoder_options", "gw_batch_options", "gw_request_options", "gw_event"):
     if lib.gw_struct_size(_name.encode()) != ffi.sizeof(_name):
         raise ImportError(f"the library that was loaded is of another build: {_name} differs")
 
@@ -23,9 +25,37 @@ class GodwitError(Exception):
         self.status = status
 
 
-def owned(pointer, free, *needed):
+# Python's collector runs finalizers in any order, the library's objects go before those they were made from.
+_lock = threading.RLock()
+_users: "dict[int, int]" = {}  # by address: how many objects need it
+_late: "dict[int, typing.Callable[[], None]]" = {}  # what frees an object that is needed still
+
+
+def _address(pointer: typing.Any) -> int:
+    return int(ffi.cast("uintptr_t", pointer))
+
+
+def _free(address: int, free: typing.Callable[[], None], needed: "list[int]") -> None:
+    with _lock:
+        if _users.get(address, 0) > 0:
+            _late[address] = lambda: _free(address, free, needed)
+            return
+        free()
+        for n in needed:
+            _users[n] -= 1
+            if _users[n] == 0:
+                del _users[n]
+                _late.pop(n, lambda: None)()
+
+
+def owned(pointer: typing.Any, free: typing.Callable[[typing.Any], None], *needed: typing.Any) -> typing.Any:
     """The pointer, freed when nobody has it any more, and before what it needs."""
-    return ffi.gc(pointer, lambda p, needed=needed: free(p))
+    below = [_address(n) for n in needed if n is not None]
+    with _lock:
+        for n in below:
+            _users[n] = _users.get(n, 0) + 1
+    address = _address(pointer)
+    return ffi.gc(pointer, lambda p: _free(address, lambda: free(p), below))
 
 
 def check(status: int) -> None:
@@ -36,4 +66,4 @@ def check(status: int) -> None:
 
 
 def version() -> str:
-    return ffi.string(lib.gw_version()).decode()
+    return typing.cast(str, ffi.string(lib.gw_version()).decode())

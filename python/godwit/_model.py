@@ -1,14 +1,25 @@
 """Models: texts, chats, logits, vectors."""
 import asyncio
+import concurrent.futures
 import dataclasses
 import json
 import os
 import threading
 import typing
 
+from ._batch import Batch
+from ._images import Picture, Pictures, opened, taken_out
 from ._library import GodwitError, check, ffi, lib, owned
+from ._session import Session
+from ._text import Options, Text, new_grammar
+
+if typing.TYPE_CHECKING:
+    import numpy
+
+    Floats = numpy.ndarray[typing.Any, numpy.dtype[numpy.float32]]
 
 Ids = typing.Sequence[int]
+Json = typing.Dict[str, typing.Any]
 
 
 @dataclasses.dataclass
@@ -27,84 +38,28 @@ class Answer:
     tokens: int = 0
 
 
-class _Text:
-    """One text that is being written: a session, a writer, and what both borrow."""
-
-    def __init__(self, model, ids, options, chat=None, grammar=None):
-        self.model, self.keep, self.done = model, [], False
-        self.ids = ffi.new("int32_t[]", list(ids))
-        self.limit = options["max_tokens"]
-        self.grammar = grammar
-        sampler = ffi.new("gw_sampler_options *")
-        lib.gw_sampler_defaults_sized(sampler, ffi.sizeof("gw_sampler_options"))
-        for name in ("seed", "temperature", "top_k", "top_p", "min_p"):
-            setattr(sampler, name, options[name])
-        stops = [ffi.new("char[]", s.encode()) for s in options["stop"]]
-        listed = ffi.new("char *[]", stops) if stops else ffi.NULL
-        self.keep += [sampler, stops, listed]
-        writer = ffi.new("gw_writer_options *", {
-            "sampler": sampler, "grammar": grammar or ffi.NULL, "chat": chat or ffi.NULL, "stops": listed,
-            "n_stops": len(stops), "mid_text": 0 if grammar or chat else 1,
-            "max_tokens": max(0, self.limit) if self.limit >= 0 else 0})
-        out = ffi.new("gw_writer **")
-        check(lib.gw_writer_new_sized(model._model, writer, ffi.sizeof("gw_writer_options"), out))
-        self.writer = owned(out[0], lib.gw_writer_free, model._model, chat, grammar)
-        self.session = model._new_session(max(model.n_ctx, 1))
-        check(lib.gw_session_prefill(self.session, self.ids, len(ids)))
-        check(lib.gw_writer_begin(self.writer, lib.gw_session_tokens(self.session), len(ids)))
-        self.sampler = lib.gw_writer_sampler(self.writer)
-        self.pending, self.written = -1, 0
-        self.token, self.back = ffi.new("int32_t *"), ffi.new("size_t *")
-        self.piece, self.there, self.stop = ffi.new("gw_piece *"), ffi.new("int *"), ffi.new("int32_t *")
-
-    def next(self):
-        """(token, bytes) that are certain; None at the end."""
-        while not self.done:
-            check(lib.gw_writer_piece(self.writer, self.piece, self.there))
-            if self.there[0]:
-                return self.piece.token, ffi.buffer(self.piece.text, self.piece.bytes)[:]
-            if lib.gw_writer_ended(self.writer, self.stop) or 0 <= self.limit <= self.written or \
-                    lib.gw_session_pos(self.session) >= lib.gw_session_n_ctx(self.session):
-                self.done = True
-                check(lib.gw_writer_rest(self.writer, self.piece))
-                return -1, ffi.buffer(self.piece.text, self.piece.bytes)[:] if self.piece.bytes else b""
-            self._step()
-        return None
-
-    def _step(self):
-        at = lib.gw_session_pos(self.session)
-        if self.pending < 0:
-            check(lib.gw_writer_pick(self.writer, lib.gw_session_logits(self.session, 0), at, self.token))
-        else:
-            check(lib.gw_session_next(self.session, self.sampler, self.pending, 0, self.token))
-            at = lib.gw_session_pos(self.session)
-        self.pending = self.token[0]
-        check(lib.gw_writer_take(self.writer, self.pending, at, self.back))
-        self.written += 1
-
-    def close(self):
-        for name in ("writer", "session", "grammar"):
-            if getattr(self, name):
-                ffi.release(getattr(self, name))
-                setattr(self, name, None)
-
-
 class Model:
     """A .gguf file or a Hugging Face folder.
 
     device: "cpu", "hip:0", "opencl:0", "auto"; threads 0: the physical cores; n_ctx: tokens of a
-    text, 0: what the model was trained for, at most 4096. Errors are GodwitError.
+    text, 0: what the model was trained for, at most 4096; weights: "int8", "int4-g128", ... of a model in
+    floats; images: prompts may have pictures, by its vision tower, of a GGUF file from the file mmproj (None: the
+    one next to it). Errors are GodwitError.
     """
 
-    def __init__(self, path: "str | os.PathLike", *, device: str = "cpu", threads: int = 0, n_ctx: int = 0,
-                 weights: "str | None" = None):
+    def __init__(self, path: "str | os.PathLike[str]", *, device: str = "cpu", threads: int = 0, n_ctx: int = 0,
+                 weights: "str | None" = None, images: bool = False, mmproj: "str | None" = None) -> None:
+        self._images = opened(path, mmproj) if images else None
         words = [ffi.new("char[]", os.fsencode(path)), ffi.new("char[]", device.encode()),
-                 ffi.new("char[]", weights.encode()) if weights else ffi.NULL]
+                 ffi.new("char[]", weights.encode()) if weights else ffi.NULL,
+                 ffi.new("char[]", os.fsencode(mmproj)) if mmproj else ffi.NULL]
         options = ffi.new("gw_model_options *", {"path": words[0], "device": words[1], "weights": words[2],
-                                                 "threads": threads, "n_ctx": n_ctx or -4096})
+                                                 "mmproj": words[3], "images": images, "threads": threads,
+                                                 "n_ctx": n_ctx or -4096})
         out = ffi.new("gw_model **")
         check(lib.gw_model_open_sized(options, ffi.sizeof("gw_model_options"), out))
-        self._model, self._lock = ffi.gc(out[0], lib.gw_model_free), threading.RLock()
+        self._model: typing.Any = owned(out[0], lib.gw_model_free)
+        self._lock = threading.RLock()
         info = ffi.new("gw_model_info *")
         lib.gw_model_describe(self._model, info)
         self.n_vocab: int = info.n_vocab
@@ -112,7 +67,9 @@ class Model:
         self.n_ctx: int = n_ctx or (trained if 0 < trained < 4096 else 4096)
         self.name: str = ffi.string(info.name).decode("utf-8", "replace")
         self.device: str = ffi.string(info.device).decode()
-        self._encoder = None
+        self.bos: int = lib.gw_token_bos(self._model)  # -1: the model has none
+        self.eos: int = lib.gw_token_eos(self._model)
+        self._encoder: typing.Any = None
 
     def close(self) -> None:
         """Frees the model now; texts that are being written must be over."""
@@ -127,15 +84,27 @@ class Model:
     def __enter__(self) -> "Model":
         return self
 
-    def __exit__(self, *unused) -> None:
+    def __exit__(self, *unused: object) -> None:
         self.close()
 
-    def _new_session(self, n_ctx):
+    def _handle(self) -> typing.Any:
         if self._model is None:
             raise GodwitError("the model is closed", "state")
+        return self._model
+
+    def _new_session(self, n_ctx: int) -> typing.Any:
         options, out = ffi.new("gw_session_options *", {"n_ctx": n_ctx}), ffi.new("gw_session **")
-        check(lib.gw_session_new_sized(self._model, options, ffi.sizeof("gw_session_options"), out))
+        check(lib.gw_session_new_sized(self._handle(), options, ffi.sizeof("gw_session_options"), out))
         return owned(out[0], lib.gw_session_free, self._model)
+
+    def session(self, n_ctx: int = 0) -> Session:
+        """A timeline for callers that choose tokens themselves: logits as numpy arrays, rewind, copies."""
+        return Session(self, n_ctx)
+
+    def batch(self, *, parallel: int = 16, n_ctx: int = 0, cache_tokens: int = 0) -> Batch:
+        """Many texts at once: `with model.batch() as batch: batch.generate([...])`. parallel: so many are under
+        way together; n_ctx: the most tokens of one; cache_tokens: positions of all, 0: 4 times n_ctx."""
+        return Batch(self, parallel=parallel, n_ctx=n_ctx, cache_tokens=cache_tokens)
 
     # ---- tokens ----------------------------------------------------------------------------------
 
@@ -145,35 +114,39 @@ class Model:
         raw = text.encode() if isinstance(text, str) else bytes(text)
         ids, n = ffi.new("int32_t **"), ffi.new("size_t *")
         flags = (1 if bos else 0) | (2 if special else 0) | (0 if end else 4)
-        check(lib.gw_tokenize(self._model, raw, len(raw), flags, ids, n))
+        check(lib.gw_tokenize(self._handle(), raw, len(raw), flags, ids, n))
         try:
             return list(ids[0][0:n[0]])
         finally:
             lib.gw_free(ids[0])
 
     def detokenize(self, ids: Ids, *, special: bool = False) -> str:
+        return self.detokenize_bytes(ids, special=special).decode("utf-8", "replace")
+
+    def detokenize_bytes(self, ids: Ids, *, special: bool = False) -> bytes:
         text, n = ffi.new("char **"), ffi.new("size_t *")
-        check(lib.gw_detokenize(self._model, ffi.new("int32_t[]", list(ids)), len(ids), special, text, n))
+        check(lib.gw_detokenize(self._handle(), ffi.new("int32_t[]", list(ids)), len(ids), special, text, n))
         try:
-            return ffi.buffer(text[0], n[0])[:].decode("utf-8", "replace")
+            return bytes(ffi.buffer(text[0], n[0]))
         finally:
             lib.gw_free(text[0])
 
+    def vocabulary(self) -> "list[bytes]":
+        """What each token adds to a text: for grammars and filters of others. Special tokens add nothing."""
+        front = self.tokenize("a", bos=False)
+        skip = len(self.detokenize_bytes(front))
+        return [self.detokenize_bytes([*front, i])[skip:] for i in range(self.n_vocab)]
+
+    def is_end(self, token: int) -> bool:
+        """Does this token end a text?"""
+        return bool(lib.gw_token_is_end(self._handle(), token))
+
     # ---- texts -----------------------------------------------------------------------------------
 
-    def _grammar(self, grammar, json_schema, chat=None):
-        if grammar is None and json_schema is None:
-            return None
-        text = (grammar if grammar is not None else
-                json_schema if isinstance(json_schema, str) else json.dumps(json_schema)).encode()
-        out = ffi.new("gw_grammar **")
-        check(lib.gw_grammar_new(self._model, 0 if grammar is not None else 1, text, len(text), chat or ffi.NULL, out))
-        return owned(out[0], lib.gw_grammar_free, self._model, chat)
-
-    def _pieces(self, prompt, grammar, json_schema, options):
-        ids = self.tokenize(prompt) if isinstance(prompt, (str, bytes)) else list(prompt)
+    def _pieces(self, prompt: "str | bytes | Ids", images: "typing.Sequence[Picture]", o: Options) -> "typing.Iterator[str]":
         with self._lock:
-            text = _Text(self, ids, options, grammar=self._grammar(grammar, json_schema))
+            ids, seen = self._prompt(prompt, images)
+            text = Text(self, ids, o, grammar=new_grammar(self, o), seen=seen)
             try:
                 while (got := text.next()) is not None:
                     if got[1]:
@@ -181,76 +154,106 @@ class Model:
             finally:
                 text.close()
 
-    def stream(self, prompt: "str | bytes | Ids", *, max_tokens: int = -1, temperature: float = 0.8, top_k: int = 40,
-               top_p: float = 0.95, min_p: float = 0.05, seed: int = 0, stop: "typing.Sequence[str]" = (),
-               grammar: "str | None" = None, json_schema: "str | dict | None" = None) -> "typing.Iterator[str]":
-        """The text behind the prompt, piece by piece. The model is busy until it ends or is closed."""
-        return self._pieces(prompt, grammar, json_schema, {
-            "max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
-            "seed": seed, "stop": [stop] if isinstance(stop, str) else list(stop)})
+    def _prompt(self, prompt: "str | bytes | Ids", images: "typing.Sequence[Picture]") -> "tuple[list[int], typing.Any]":
+        if not images:
+            return (self.tokenize(prompt) if isinstance(prompt, (str, bytes)) else list(prompt)), None
+        if not isinstance(prompt, (str, bytes)):
+            raise GodwitError("a prompt with pictures is text", "argument")
+        shown = Pictures(self, images)
+        chat = self._open_chat(None)[0]
+        n = ffi.new("size_t *")
+        if lib.gw_chat_template(chat, n) == ffi.NULL:
+            ids = shown.plain_ids(prompt)
+        else:
+            said = prompt if isinstance(prompt, str) else prompt.decode()
+            parts = [{"type": "image"}] * len(images) + [{"type": "text", "text": said}]
+            ids = shown.chat_ids(chat, json.dumps({"messages": [{"role": "user", "content": parts}],
+                                                   "add_generation_prompt": True}).encode())
+        return ids, shown.see(ids)
 
-    def generate(self, prompt: "str | bytes | Ids", **options) -> str:
+    def stream(self, prompt: "str | bytes | Ids", *, images: "typing.Sequence[Picture]" = (), max_tokens: int = -1,
+               temperature: float = 0.8, top_k: int = 40, top_p: float = 0.95, min_p: float = 0.05, seed: int = 0,
+               stop: "str | typing.Sequence[str]" = (), grammar: "str | None" = None,
+               json_schema: "str | Json | None" = None) -> "typing.Iterator[str]":
+        """The text that follows the prompt, piece by piece. The model is busy until it ends or is closed. images:
+        paths or bytes of pictures that come before the prompt, as of `godwit run --image`."""
+        return self._pieces(prompt, images, Options(max_tokens, temperature, top_k, top_p, min_p, seed, stop, grammar, json_schema))
+
+    def generate(self, prompt: "str | bytes | Ids", **options: typing.Any) -> str:
         """The whole text; options as of `stream`."""
         return "".join(self.stream(prompt, **options))
 
-    async def astream(self, prompt: "str | bytes | Ids", **options) -> "typing.AsyncIterator[str]":
+    async def astream(self, prompt: "str | bytes | Ids", **options: typing.Any) -> "typing.AsyncIterator[str]":
         """The same for asyncio: each piece is computed in one thread of its own, so that the event loop goes on."""
-        import concurrent.futures
         pool = concurrent.futures.ThreadPoolExecutor(1)
-        loop, pieces, end = asyncio.get_running_loop(), self.stream(prompt, **options), object()
+        loop, pieces = asyncio.get_running_loop(), self.stream(prompt, **options)
         try:
-            while (piece := await loop.run_in_executor(pool, next, pieces, end)) is not end:
+            while (piece := await loop.run_in_executor(pool, lambda: next(pieces, None))) is not None:
                 yield piece
         finally:
-            await loop.run_in_executor(pool, pieces.close)
+            await loop.run_in_executor(pool, pieces.close)  # type: ignore[attr-defined]
             pool.shutdown()
 
-    def chat(self, messages: "typing.Sequence[dict]", *, tools: "list | None" = None, tool_choice: str = "auto",
-             json_schema: "str | dict | None" = None, max_tokens: int = -1, temperature: float = 0.8, top_k: int = 40,
-             top_p: float = 0.95, min_p: float = 0.05, seed: int = 0, stop: "typing.Sequence[str]" = (),
+    def _open_chat(self, chat_template: "str | None") -> "tuple[typing.Any, typing.Any]":
+        """The chat, and the template's text where it is one; else None."""
+        out, word = ffi.new("gw_chat **"), ffi.new("char[]", (chat_template or "").encode())
+        is_text = "{" in (chat_template or "")
+        settings = ffi.new("gw_chat_settings *", {
+            "name": word if chat_template and not is_text else ffi.NULL,
+            "template_text": word if is_text else ffi.NULL, "template_bytes": len(word) - 1 if is_text else 0})
+        check(lib.gw_chat_open(self._handle(), settings, out))
+        return owned(out[0], lib.gw_chat_free, self._model), word if is_text else None
+
+    def chat(self, messages: "typing.Sequence[Json]", *, tools: "list[Json] | None" = None, tool_choice: str = "auto",
+             json_schema: "str | Json | None" = None, max_tokens: int = -1, temperature: float = 0.8, top_k: int = 40,
+             top_p: float = 0.95, min_p: float = 0.05, seed: int = 0, stop: "str | typing.Sequence[str]" = (),
              chat_template: "str | None" = None) -> Answer:
-        """An answer to messages as OpenAI's API has them. tools: a list as there; tool_choice: "auto",
-        "none", "required" or a tool's name; json_schema: what the answer's text has to fit; chat_template: a Jinja
-        template or the name of a form ("chatml") instead of the model's own."""
-        options = {"max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p,
-                   "min_p": min_p, "seed": seed, "stop": list(stop)}
+        """An answer to messages as OpenAI's API has them, pictures included. tools: a list as there; tool_choice:
+        "auto", "none", "required" or a tool's name; json_schema: what the answer's text has to fit; chat_template: a
+        Jinja template or the name of a form ("chatml") instead of the model's own."""
+        options = Options(max_tokens, temperature, top_k, top_p, min_p, seed, stop)
         with self._lock:
-            out = ffi.new("gw_chat **")
-            word = ffi.new("char[]", (chat_template or "").encode())
-            is_text = "{" in (chat_template or "")
-            settings = ffi.new("gw_chat_settings *", {
-                "name": word if chat_template and not is_text else ffi.NULL,
-                "template_text": word if is_text else ffi.NULL, "template_bytes": len(word) - 1 if is_text else 0})
-            check(lib.gw_chat_open(self._model, settings, out))
-            chat = owned(out[0], lib.gw_chat_free, self._model)
-            request = {"messages": list(messages), "add_generation_prompt": True} | ({"tools": tools} if tools else {})
-            raw, written = json.dumps(request).encode(), ffi.new("gw_chat_text *")
-            check(lib.gw_chat_write(chat, raw, len(raw), written))
-            ids = list(written.ids[0:written.n_ids])
-            lib.gw_chat_text_free(written)
+            chat, template = self._open_chat(chat_template)
+            said, pictures = taken_out(messages)
+            request: Json = {"messages": said, "add_generation_prompt": True}
+            raw = json.dumps({**request, "tools": tools} if tools else request).encode()
+            seen = None
+            if pictures:
+                shown = Pictures(self, pictures)
+                ids = shown.chat_ids(chat, raw)
+                seen = shown.see(ids)
+            else:
+                written = ffi.new("gw_chat_text *")
+                check(lib.gw_chat_write(chat, raw, len(raw), written))
+                ids = list(written.ids[0:written.n_ids])
+                lib.gw_chat_text_free(written)
             texts = ffi.new("char *[16]")
             n = min(16, lib.gw_chat_stops(chat, ffi.cast("const char **", texts), 16))
-            options["stop"] += [ffi.string(texts[i]).decode() for i in range(n)]
-            return self._answer(chat, ids, tools, tool_choice, json_schema, options, word if is_text else None)
+            options.stop = options.stops() + [ffi.string(texts[i]).decode() for i in range(n)]
+            reader, grammar = self._answer_reader(chat, ids, tools, tool_choice, json_schema, template)
+            return self._answer(reader, Text(self, ids, options, chat=chat, grammar=grammar, seen=seen))
 
-    def _answer(self, chat, ids, tools, tool_choice, json_schema, options, template):
-        schema = None if json_schema is None else (json_schema if isinstance(json_schema, str) else json.dumps(json_schema))
-        words = [json.dumps(tools).encode() if tools else b"", schema.encode() if schema else b""]
+    def _answer_reader(self, chat: typing.Any, ids: "list[int]", tools: "list[Json] | None", tool_choice: str,
+                       json_schema: "str | Json | None", template: typing.Any) -> "tuple[typing.Any, typing.Any]":
+        """What reads the answer's parts, and the grammar that it has to keep; None: any text."""
+        spelled = json_schema if isinstance(json_schema, str) else json.dumps(json_schema)
+        words = [json.dumps(tools).encode() if tools else b"", spelled.encode() if json_schema is not None else b""]
         keep = [ffi.new("char[]", w) for w in words] + [ffi.new("char[]", tool_choice.encode())]
         choice = {"auto": 0, "none": 1}.get(tool_choice, 2)
         o = ffi.new("gw_answer_options *", {
             "chat_template": template or ffi.NULL, "chat_template_bytes": len(template) - 1 if template else 0,
             "tools": keep[0] if tools else ffi.NULL, "tools_bytes": len(words[0]), "choice": choice,
             "named": keep[2] if tool_choice not in ("auto", "none", "required") else ffi.NULL,
-            "schema": keep[1] if schema else ffi.NULL, "schema_bytes": len(words[1]), "whole_calls": 1})
+            "schema": keep[1] if json_schema is not None else ffi.NULL, "schema_bytes": len(words[1]), "whole_calls": 1})
         out, made = ffi.new("gw_answer **"), ffi.new("gw_grammar **")
-        check(lib.gw_answer_new_sized(self._model, o, ffi.sizeof("gw_answer_options"), out))
+        check(lib.gw_answer_new_sized(self._handle(), o, ffi.sizeof("gw_answer_options"), out))
         reader = owned(out[0], lib.gw_answer_free, self._model)
         check(lib.gw_answer_begin(reader, ffi.new("int32_t[]", ids), len(ids)))
         check(lib.gw_answer_grammar(reader, chat, made))
-        grammar = owned(made[0], lib.gw_grammar_free, self._model, chat) if made[0] else None
-        text, answer = _Text(self, ids, options, chat=chat, grammar=grammar), Answer()
-        parts, n = ffi.new("const gw_part **"), ffi.new("size_t *")
+        return reader, owned(made[0], lib.gw_grammar_free, self._model, chat) if made[0] else None
+
+    def _answer(self, reader: typing.Any, text: Text) -> Answer:
+        answer, parts, n = Answer(), ffi.new("const gw_part **"), ffi.new("size_t *")
         try:
             while (got := text.next()) is not None:
                 token, raw = got
@@ -267,7 +270,7 @@ class Model:
         return answer
 
     @staticmethod
-    def _take(answer, parts, n):
+    def _take(answer: Answer, parts: typing.Any, n: int) -> None:
         for part in parts[0:n]:
             text = ffi.buffer(part.text, part.bytes)[:].decode("utf-8", "replace") if part.bytes else ""
             if part.kind == lib.GW_PART_TEXT:
@@ -281,8 +284,8 @@ class Model:
 
     # ---- numbers ---------------------------------------------------------------------------------
 
-    def logits(self, ids: Ids):
-        """Scores of the token behind each of these: numpy float32 [n, n_vocab], written by the library."""
+    def logits(self, ids: Ids) -> "Floats":
+        """Scores of the token that follows each of these: numpy float32 [n, n_vocab], written by the library."""
         import numpy
         tokens, out = ffi.new("int32_t[]", list(ids)), numpy.empty((len(ids), self.n_vocab), numpy.float32)
         with self._lock:
@@ -295,7 +298,7 @@ class Model:
         return out
 
     def loglikelihood(self, context: str, continuation: str) -> "tuple[float, bool]":
-        """Log probability of a text behind another one, and whether each of its tokens is the most probable."""
+        """Log probability of a text that follows another one, and whether each of its tokens is the most probable."""
         import numpy
         front, whole = self.tokenize(context), self.tokenize(context + continuation)
         n = next((i for i, (a, b) in enumerate(zip(front, whole)) if a != b), min(len(front), len(whole)))
@@ -306,20 +309,20 @@ class Model:
         wanted = whole[n:]
         return float(sum(logs[i, t] for i, t in enumerate(wanted))), all(rows[i].argmax() == t for i, t in enumerate(wanted))
 
-    def _open_encoder(self):
+    def _open_encoder(self) -> "tuple[typing.Any, typing.Any]":
         if self._encoder is None:
             out = ffi.new("gw_encoder **")
-            check(lib.gw_encoder_new_sized(self._model, ffi.new("gw_encoder_options *"), ffi.sizeof("gw_encoder_options"), out))
+            check(lib.gw_encoder_new_sized(self._handle(), ffi.new("gw_encoder_options *"), ffi.sizeof("gw_encoder_options"), out))
             self._encoder = owned(out[0], lib.gw_encoder_free, self._model)
         info = ffi.new("gw_encoder_info *")
         lib.gw_encoder_describe(self._encoder, info)
         return self._encoder, info
 
-    def _texts(self, rows):
+    def _texts(self, rows: "list[tuple[list[int], list[int] | None]]") -> "tuple[typing.Any, typing.Any]":
         keep = [(ffi.new("int32_t[]", ids), ffi.new("int32_t[]", types) if types else ffi.NULL, len(ids)) for ids, types in rows]
         return keep, ffi.new("gw_encoder_text[]", [{"ids": i, "types": t, "n": n} for i, t, n in keep])
 
-    def embed(self, texts: "typing.Sequence[str]"):
+    def embed(self, texts: "typing.Sequence[str]") -> "Floats":
         """Vectors of texts: numpy float32 [n, width]."""
         import numpy
         with self._lock:
@@ -339,7 +342,7 @@ class Model:
             rows = []
             for document in documents:
                 d, ids, types, n = document.encode(), ffi.new("int32_t **"), ffi.new("int32_t **"), ffi.new("size_t *")
-                check(lib.gw_tokenize_pair(self._model, q, len(q), d, len(d), 1, ids, types, n))
+                check(lib.gw_tokenize_pair(self._handle(), q, len(q), d, len(d), 1, ids, types, n))
                 rows.append((list(ids[0][0:n[0]]), list(types[0][0:n[0]]) if info.types > 1 else None))
                 lib.gw_free(ids[0])
                 lib.gw_free(types[0])
