@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+# tools/sbom.py BUILD [FILE ...] - a bill of materials (CycloneDX 1.5, JSON) of a portable build on standard output:
+# what the linker took into the program by its map (BUILD/godwit.map), what libgodwit.so needs, the model inside,
+# and the SHA-256 of the files that are released. Versions are those of the packages that the libraries come from:
+# Debian 11's in the root of tools/old-root, this machine's for what the compiler brings.
+import hashlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import uuid
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LICENSES = {  # Debian's source package: what its debian/copyright says of the library, in SPDX's words
+    "jansson": "MIT", "pcre2": "BSD-3-Clause", "utf8proc": "MIT AND Unicode-DFS-2015", "libevent": "BSD-3-Clause",
+    "libjpeg-turbo": "IJG AND BSD-3-Clause AND Zlib", "libpng1.6": "libpng-2.0", "zlib": "Zlib",
+    "libwebp": "BSD-3-Clause", "libedit": "BSD-3-Clause", "libbsd": "BSD-3-Clause AND ISC", "libmd": "BSD-3-Clause AND ISC",
+    "ncurses": "X11", "glibc": "LGPL-2.1-or-later",
+    "gcc": "GPL-3.0-or-later WITH GCC-exception-3.1"}
+
+
+def owner(path, root):
+    """(source package, version) of a library's file."""
+    path = pathlib.Path(os.path.realpath(path))
+    if path.is_relative_to(root):
+        name = path.relative_to(root).as_posix()
+        for line in (root / ".packages").read_text().splitlines():
+            source, version, file = line.split(" ", 2)
+            if file == name:
+                return source, version
+        sys.exit(f"tools/sbom.py: no package of {root} has {name}")
+    for name in (str(path), str(path).removeprefix("/usr")):
+        done = subprocess.run(["dpkg", "-S", name], capture_output=True, text=True)
+        if done.returncode == 0:
+            package = done.stdout.split(":")[0]
+            said = subprocess.run(["dpkg-query", "-W", "-f", "${source:Package} ${source:Version}", package],
+                                  capture_output=True, text=True, check=True).stdout
+            return tuple(said.split("\n")[0].split(" "))
+    sys.exit(f"tools/sbom.py: no package has {path}")
+
+
+def of_program(build):
+    """Archives of which the linker took a member."""
+    text = (build / "godwit.map").read_text(errors="replace")
+    taken = text[text.index("Archive member included"):text.index("\nMemory Configuration")]
+    return {m for m in re.findall(r"^(/\S+\.a)\(", taken, re.M)}
+
+
+def of_library(build, root):
+    """What libgodwit.so needs, and what that needs."""
+    found, wanted = {}, [build / "libgodwit.so.0"]
+    while wanted:
+        said = subprocess.run(["readelf", "-d", wanted.pop()], capture_output=True, text=True, check=True).stdout
+        for name in set(re.findall(r"\(NEEDED\).*\[(.*)\]", said)) - set(found):
+            path = next((p for p in sorted(root.rglob(name))), None)
+            if path is None:
+                sys.exit(f"tools/sbom.py: {root} has no {name}")
+            found[name] = path
+            wanted.append(path)
+    return found
+
+
+def component(source, version, where):
+    upstream = re.sub(r"^\d+:|(-[^-]*)?$", "", version)
+    base = re.sub(r"^gcc(-\d+)?$", "gcc", source)
+    if base not in LICENSES:
+        sys.exit(f"tools/sbom.py: the licence of {source} {version} is not in LICENSES; its debian/copyright says it")
+    return {"type": "library", "bom-ref": f"pkg:deb/debian/{source}@{version}", "name": source, "version": upstream,
+            "licenses": [{"expression": LICENSES[base]}], "purl": f"pkg:deb/debian/{source}@{version}",
+            "properties": [{"name": "godwit:in", "value": ", ".join(sorted(where))}]}
+
+
+def main():
+    build, files = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:]
+    root = pathlib.Path(re.search(r"^GODWIT_OLD_ROOT:PATH=(.*)$", (build / "CMakeCache.txt").read_text(), re.M).group(1)).resolve()
+    version = re.search(r'GW_VERSION "(.*)"', (ROOT / "include/godwit.h").read_text()).group(1)
+    parts = {}
+    for path in of_program(build):
+        if not pathlib.Path(path).resolve().is_relative_to(build):
+            parts.setdefault(owner(path, root), set()).add("program")
+    for name, path in of_library(build, root).items():
+        source = owner(path, root)
+        parts.setdefault(source, set()).add("wheel's library, of the system" if source[0] == "glibc" else "wheel's library")
+    model = ROOT / "models/tales-21m-q4_k_m.gguf"
+    sha = {name: hashlib.sha256(pathlib.Path(name).read_bytes()).hexdigest() for name in [*files, str(model)]}
+    components = [component(*source, where) for source, where in sorted(parts.items())]
+    components.append({"type": "machine-learning-model", "bom-ref": model.name, "name": model.stem, "version": version,
+                       "licenses": [{"expression": "MIT"}], "hashes": [{"alg": "SHA-256", "content": sha[str(model)]}],
+                       "properties": [{"name": "godwit:in", "value": "program"}]})
+    components += [{"type": "file", "bom-ref": pathlib.Path(f).name, "name": pathlib.Path(f).name,
+                    "hashes": [{"alg": "SHA-256", "content": sha[f]}]} for f in files]
+    bom = {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
+           "metadata": {"component": {"type": "application", "bom-ref": "godwit", "name": "godwit", "version": version,
+                                      "licenses": [{"expression": "MIT"}]}},
+           "components": components,
+           "dependencies": [{"ref": "godwit", "dependsOn": [c["bom-ref"] for c in components if c["type"] != "file"]}]}
+    name = hashlib.sha256(json.dumps(bom, sort_keys=True).encode()).hexdigest()
+    bom["serialNumber"] = f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, name)}"
+    json.dump(bom, sys.stdout, indent=1, sort_keys=True)
+    print()
+
+
+if __name__ == "__main__":
+    main()
