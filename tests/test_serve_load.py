@@ -72,9 +72,12 @@ def behave(load, n, alone):
         i = order.randrange(len(alone))
         path, body, of = requests(n)[i]
         began = time.monotonic()
-        status = 0
+        status, text = 0, ""
         for attempt in range(TRIES):
-            status, wait, text = ask(load.server.port, "POST", path, body)
+            try:
+                status, wait, text = ask(load.server.port, "POST", path, body)
+            except OSError as error:
+                status, text = 0, repr(error)
             if status not in (429, 503):
                 break
             load.retried += 1
@@ -331,6 +334,27 @@ def test_hostile_load():
     assert hostile["pages_used"] == 0
     if not SANITIZED:  # where freed memory is kept for a while
         assert hostile["memory_end_mib"] <= 2 * quiet["memory_max_mib"], (quiet, hostile)
+
+
+def test_idle_connections_take_places_from_their_own_address():
+    """One that waits before it sends keeps its place, although another address opens more than there are."""
+    server = Server("-c", 128, before=["bash", "-c", f'ulimit -n {FILES}; exec "$@"', "-"])
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    opened = []
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as first:
+            server.wait_for("connections", 2)
+            for _ in range(FILES):
+                opened.append(socket.create_connection(("127.0.0.1", server.port), 20, ("127.0.1.77", 0)))
+            assert ask(server.port, "GET", "/health")[0] == 200
+            first.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert b" 200 " in Server.rest(first)
+    finally:
+        for s in opened:
+            s.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert server.stop() == 0
 
 
 def schemas_delay(rounds=20):

@@ -41,16 +41,28 @@ void conn_enter_row(conn *c, struct conn_row *row) {
     }
 }
 
-/* One whose last answer is still on its way has its time. */
+/* Of the oldest those of the address that has most connections, so that who opens them by the
+ * hundred takes places from nobody else. One whose last answer is still on its way has its time. */
 static conn *oldest_of(const struct conn_row *row) {
     enum { LOOKED_AT = 64 };
-    conn *c = row->first;
+    conn *c = row->first, *found = NULL;
     for (int i = 0; c != NULL && i < LOOKED_AT; i++, c = c->newer) {
-        if (!c->in_callback && evbuffer_get_length(bufferevent_get_output(c->bev)) == 0) {
-            return c;
+        const int *peers = c->s->peers;
+        if (!c->in_callback && evbuffer_get_length(bufferevent_get_output(c->bev)) == 0 &&
+            (found == NULL || peers[c->peer] > peers[found->peer])) {
+            found = c;
         }
     }
-    return NULL;
+    return found;
+}
+
+/* Addresses that share a place are taken for one: they only leave earlier. */
+static unsigned place_of(const char *address) {
+    unsigned hash = 2166136261u;
+    for (; *address != '\0'; address++) {
+        hash = (hash ^ (unsigned char)*address) * 16777619u;
+    }
+    return hash % PEERS;
 }
 
 int conn_give_way(server *s) {
@@ -103,6 +115,7 @@ void conn_free(conn *c) {
         c->next->link = c->link;
     }
     s->n_conns--;
+    s->peers[c->peer]--;
     conn_forget_body(c);
     http_head_free(&c->head);
     event_free(c->timer);
@@ -251,6 +264,8 @@ void conn_open(server *s, evutil_socket_t fd, const struct sockaddr *from) {
     }
     s->conns = c;
     s->n_conns++;
+    c->peer = place_of(c->address);
+    s->peers[c->peer]++;
     conn_enter_row(c, &s->heads);
     struct timeval patience = {.tv_sec = WRITE_SECONDS};
     bufferevent_setcb(c->bev, on_read, on_written, on_event, c);

@@ -31,6 +31,7 @@ struct conn {
     struct event *timer;
     conn_state state;
     char address[64], client[64]; /* client: the address, or what a proxy says */
+    unsigned peer;                /* its address's place in the server's peers */
     int in_callback, dead;        /* dead: freed when the callback is over */
     int half;                     /* the client sends nothing more */
 

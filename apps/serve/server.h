@@ -18,7 +18,7 @@ struct models;
 struct metrics;
 struct access_log;
 
-enum { LISTENERS_MAX = 8, KEYS_MAX = 256 };
+enum { LISTENERS_MAX = 8, KEYS_MAX = 256, PEERS = 1024 };
 
 typedef struct server {
     const app_options *o;
@@ -38,6 +38,7 @@ typedef struct server {
     struct sink *err;   /* standard error, which nothing waits for */
     struct conn *conns; /* list */
     int n_conns, conns_max;
+    int peers[PEERS]; /* connections by the hash of their address */
     struct conn_row {
         struct conn *first, *last;
     } heads, bodies; /* connections that ask nothing yet, that send a body: the oldest first */
