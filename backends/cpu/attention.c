@@ -126,8 +126,10 @@ static void rope_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t row, 
     size_t e = (size_t)a->head_dim, ev = value_width(a), heads = (size_t)a->heads;
     size_t kv_heads = (size_t)a->kv_heads, group = kv_heads > 0 ? heads / kv_heads : heads;
     size_t pos = (size_t)worker->step->pos[row], slot = (size_t)worker->step->slot[row];
-    const float *table =
-        l->u.rope.table + (pos - (size_t)worker->step->less[row]) * (size_t)a->rope_dim;
+    const float *table = l->u.rope.table; /* NULL: no rotation */
+    if (table != NULL) {
+        table += (pos - (size_t)worker->step->less[row]) * (size_t)a->rope_dim;
+    }
     const float *x = (const float *)(const void *)(l->in + row * l->in_stride);
     float *q = (float *)(void *)(l->out + row * l->out_stride) + g * group * e;
     float *room = (float *)(void *)worker->scratch, *key = room + heads * e;
