@@ -104,6 +104,15 @@ static int slash_tools(chat_job *job, const char *rest) {
     return code;
 }
 
+static int slash_image(chat_job *job, const char *rest) {
+    int code = needs_file("/image", rest);
+    code = code == APP_OK ? conversation_image(&job->c, rest) : code;
+    if (code == APP_OK) {
+        app_note("the next message shows it");
+    }
+    return code;
+}
+
 static double rate(double n, double seconds) { return seconds > 0 ? n / seconds : 0; }
 
 static int slash_stats(chat_job *job, const char *rest) {
@@ -137,6 +146,7 @@ static const slash commands[] = {
      slash_system},
     {"/save", " FILE", "write the conversation as JSON", slash_save},
     {"/load", " FILE", "go on with a saved conversation", slash_load},
+    {"/image", " FILE", "a picture in front of the next message (JPEG, PNG, WebP)", slash_image},
     {"/tools", " [FILE]", "tools that the model may call, or `none`; show them", slash_tools},
     {"/stats", "", "tokens, speeds, context", slash_stats},
     {"/exit", "", "end; so do Ctrl-D and two Ctrl-C at the prompt", slash_exit},
@@ -365,7 +375,11 @@ static int start(chat_job *job) {
         return APP_FAILURE;
     }
     signals_interactive();
-    return job->o->load != NULL ? load(job, job->o->load) : APP_OK;
+    code = job->o->load != NULL ? load(job, job->o->load) : APP_OK;
+    for (size_t i = 0; i < job->o->image_files.n && code == APP_OK; i++) {
+        code = conversation_image(c, job->o->image_files.at[i]);
+    }
+    return code;
 }
 
 /* The message of -p or -f. */
@@ -409,8 +423,8 @@ const app_command command_chat = {
         "lines can be edited and older ones recalled (arrow keys, Ctrl-R; kept in\n"
         "$XDG_STATE_HOME/godwit/chat_history); down a pipe each line is a message. /help lists "
         "the\n"
-        "commands: /reset, /system, /save, /load, /tools, /stats, /exit. Ctrl-C stops an answer "
-        "and keeps\n"
+        "commands: /reset, /system, /save, /load, /image, /tools, /stats, /exit. Ctrl-C stops an\n"
+        "answer and keeps\n"
         "what there is of it. A message never becomes a special token, whatever it spells. Only\n"
         "what is new in a turn is evaluated. When the context is full the oldest messages are\n"
         "forgotten (--no-context-shift: that is an error).\n",

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "apps/pictures.h"
 #include "apps/signals.h"
 #include "core/base/text.h"
 #include "include/godwit_hosts.h"
@@ -177,7 +178,9 @@ int app_open_model(const app_options *o, const char *path, int32_t threads, cons
     progress_begin(&progress, "loading");
     options.progress = on_progress;
     options.progress_user = &progress;
-    gw_status status = gw_model_open(&options, model);
+    gw_status status = need != NULL && need->eyes != NULL
+                           ? pictures_open_model(o, &options, model, need->eyes, need->blind)
+                           : gw_model_open(&options, model);
     progress_end(&progress);
     if (status != GW_OK) {
         return app_fail(status);

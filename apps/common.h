@@ -13,9 +13,13 @@ int app_fail(gw_status status);
  * gw_model_options. */
 typedef struct app_need {
     int32_t n_ctx, batch;
-    int is_draft; /* the model drafts for another, of which has been said where it runs */
+    int is_draft;  /* the model drafts for another, of which has been said where it runs */
     int predictor; /* as in gw_model_options */
     int images;    /* its vision tower is opened too */
+    /* ... only if it has one that can be opened: *eyes, else NULL and why in blind, where somebody
+     * may wonder. NULL: no. */
+    struct gw_images **eyes;
+    char *blind; /* [PICTURES_BLIND], pictures.h */
 } app_need;
 
 /* The model options of o for the model at path (NULL: the built-in one). Exit code. */

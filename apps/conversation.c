@@ -34,7 +34,10 @@ static int open_parts(conversation *c) {
 
 int conversation_open(conversation *c, const app_options *o) {
     *c = (conversation){.g = {.o = o, .pending = -1, .shifts = !o->no_context_shift}, .stale = 1};
-    const app_need need = {.n_ctx = o->n_ctx < 0 ? -4096 : o->n_ctx, .batch = o->batch};
+    const app_need need = {.n_ctx = o->n_ctx < 0 ? -4096 : o->n_ctx,
+                           .batch = o->batch,
+                           .eyes = &c->pictures.images,
+                           .blind = c->blind};
     int code = app_open_model(o, o->model, o->threads, &need, &c->g.model);
     if (code != APP_OK) {
         return code;
@@ -54,6 +57,9 @@ void conversation_close(conversation *c) {
         drop_message(c);
     }
     free(c->messages);
+    free(c->images);
+    gw_free(c->seen);
+    pictures_free(&c->pictures);
     chat_answer_close(&c->answer);
     gw_chat_free(c->chat);
     generator_close(&c->g);
@@ -122,6 +128,8 @@ int conversation_set_system(conversation *c, const char *text, size_t bytes) {
 
 void conversation_reset(conversation *c) {
     size_t keep = conversation_system(c) != NULL;
+    free(c->images);
+    c->images = NULL;
     while (c->n > keep) {
         drop_message(c);
     }
@@ -146,14 +154,47 @@ static gw_status go_back(conversation *c, size_t n) {
     return status;
 }
 
-/* Make the session hold exactly tokens [n]: keep what agrees, evaluate the rest. */
-static gw_status hold(conversation *c, const int32_t *tokens, size_t n) {
+/* The session holds rows of these from now on; seen is taken over. */
+static void keep_seen(conversation *c, gw_seen_rows *seen, size_t n) {
+    gw_free(c->seen);
+    c->seen = seen;
+    c->n_seen = n;
+}
+
+/* Tokens [n] after those that agree; seen: of all. */
+static gw_status read_rest(conversation *c, const int32_t *tokens, size_t n, size_t same,
+                           const gw_seen_rows *seen, size_t n_seen) {
+    gw_seen_rows *rest = malloc((n_seen + 1) * sizeof *rest);
+    size_t n_rest = 0;
+    for (size_t i = 0; rest != NULL && i < n_seen; i++) {
+        if (seen[i].at >= same) {
+            rest[n_rest] = seen[i];
+            rest[n_rest++].at -= same;
+        }
+    }
+    app_progress progress;
+    progress_begin(&progress, "reading");
+    gw_status status = rest == NULL ? GW_E_NOMEM
+                       : n_rest > 0
+                           ? generator_read_seen(&c->g, tokens + same, n - same, rest, n_rest)
+                           : generator_read(&c->g, tokens + same, n - same, &progress);
+    progress_end(&progress);
+    free(rest);
+    return status;
+}
+
+/* Make the session hold exactly tokens [n] and see: keep what agrees, evaluate the rest. seen is
+ * taken over. */
+static gw_status hold(conversation *c, const int32_t *tokens, size_t n, gw_seen_rows *seen,
+                      size_t n_seen) {
     app_generator *g = &c->g;
     const int32_t *held = gw_session_tokens(g->session);
     size_t same = 0, pos = (size_t)gw_session_pos(g->session);
     while (same < pos && same + 1 < n && held[same] == tokens[same]) {
         same++; /* the last one is read again if need be: its logits are wanted */
     }
+    same = conversation_same(c, seen, n_seen, same);
+    keep_seen(c, seen, n_seen);
     int32_t shifted = g->shifted;
     g->shifted = c->stale ? 0 : shifted;
     if (same < c->n_held || same < pos) {
@@ -172,11 +213,8 @@ static gw_status hold(conversation *c, const int32_t *tokens, size_t n) {
             return status;
         }
     }
-    app_progress progress;
-    progress_begin(&progress, "reading");
     double start = app_seconds();
-    gw_status status = generator_read(g, tokens + same, n - same, &progress);
-    progress_end(&progress);
+    gw_status status = read_rest(c, tokens, n, same, seen, n_seen);
     if (status != GW_OK) {
         go_back(c, same);
         return status;
@@ -190,15 +228,25 @@ static gw_status hold(conversation *c, const int32_t *tokens, size_t n) {
 
 /* ---- a turn ---------------------------------------------------------------------------------- */
 
-/* Tokens of the messages that the model still knows, from message `from` of them on. */
-static gw_status render(const conversation *c, int all, int32_t **ids, size_t *n) {
+/* The messages [n] that the model still knows: free. NULL: no memory. */
+static gw_chat_message *known_messages(const conversation *c, size_t *n) {
     size_t head = conversation_system(c) != NULL, known = c->n - c->forgotten;
     gw_chat_message *list = malloc(known * sizeof *list);
+    if (list != NULL) {
+        memcpy(list, c->messages, head * sizeof *list);
+        memcpy(list + head, c->messages + head + c->forgotten, (known - head) * sizeof *list);
+        *n = known;
+    }
+    return list;
+}
+
+/* Their tokens, of all or of the last one. */
+static gw_status render(const conversation *c, int all, int32_t **ids, size_t *n) {
+    size_t known = 0;
+    gw_chat_message *list = known_messages(c, &known);
     if (list == NULL) {
         return GW_E_NOMEM;
     }
-    memcpy(list, c->messages, head * sizeof *list);
-    memcpy(list + head, c->messages + head + c->forgotten, (known - head) * sizeof *list);
     gw_status status = conversation_has_calls(c)
                            ? conversation_request(c, list, known, ids, n)
                            : gw_chat_render(c->chat, list, known, all ? 0 : known - 1, ids, n);
@@ -350,6 +398,7 @@ static int generate(conversation *c) {
         int there = 0;
         gw_status status = generator_next(g, most, &piece, &there);
         if (g->shifted != shifted) {
+            c->n_seen = 0; /* they stand elsewhere now */
             c->n_held -= (size_t)(g->shifted - shifted);
             c->stale = 1; /* the messages are longer than what is left */
         }
@@ -458,6 +507,16 @@ static int fail_turn(gw_status status) {
     return code == APP_USAGE ? APP_FAILURE : code;
 }
 
+static gw_status see(conversation *c, const int32_t *ids, size_t n, gw_seen_rows **seen,
+                     size_t *n_seen) {
+    size_t known = 0;
+    gw_chat_message *list = known_messages(c, &known);
+    gw_status status =
+        list != NULL ? conversation_see(c, list, known, ids, n, seen, n_seen) : GW_E_NOMEM;
+    free(list);
+    return status;
+}
+
 /* The answer to the messages as they are; *begun 0: nothing has come of it. */
 static int take_turn(conversation *c, int *begun) {
     int32_t *ids = NULL;
@@ -474,7 +533,10 @@ static int take_turn(conversation *c, int *begun) {
     } else if (n >= c->n_ctx) {
         code = context_full(c, n);
     } else {
-        status = hold(c, ids, n);
+        gw_seen_rows *seen = NULL;
+        size_t n_seen = 0;
+        status = see(c, ids, n, &seen, &n_seen);
+        status = status == GW_OK ? hold(c, ids, n, seen, n_seen) : status;
         int stopped = status == GW_E_CANCELLED && signals_take_interrupt();
         code = status == GW_OK ? APP_OK : stopped ? APP_OK : fail_turn(status);
         c->last.ended = stopped ? "stopped before the answer" : "";
@@ -485,13 +547,17 @@ static int take_turn(conversation *c, int *begun) {
 }
 
 int conversation_turn(conversation *c, const char *text, size_t bytes) {
-    int begun, code = text != NULL ? add_message(c, "user", text, bytes) : APP_OK;
+    const char *images = c->images != NULL ? c->images : "";
+    int begun, code = text != NULL ? add_message_with(c, "user", text, bytes, images) : APP_OK;
     if (code != APP_OK) {
         return code;
     }
     code = take_turn(c, &begun);
     if (!begun && text != NULL) {
         drop_message(c);
+    } else if (text != NULL) {
+        free(c->images);
+        c->images = NULL;
     }
     return code;
 }

@@ -77,9 +77,9 @@ static const char *role_of(const json_t *message) {
 
 /* What else a message may have, as JSON; "" nothing. NULL: no memory. */
 static char *members_of(const json_t *message) {
-    static const char *const names[] = {"tool_calls", "tool_call_id", "name"};
+    static const char *const names[] = {"tool_calls", "tool_call_id", "name", "images"};
     json_t *more = json_object();
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         json_t *value = json_object_get(message, names[i]);
         if (value != NULL && !json_is_null(value)) {
             json_object_set(more, names[i], value);
@@ -88,6 +88,15 @@ static char *members_of(const json_t *message) {
     char *text = json_object_size(more) > 0 ? json_dumps(more, JSON_COMPACT) : strdup("");
     json_decref(more);
     return text;
+}
+
+/* Missing, null, or a list of texts. */
+static int are_files(const json_t *list) {
+    const json_t *one;
+    size_t i, n = 0;
+    json_array_foreach(list, i, one) { n += json_is_string(one); }
+    return list == NULL || json_is_null(list) ||
+           (json_is_array(list) && n == json_array_size(list));
 }
 
 /* The new list in a conversation of its own, so that a fault changes nothing. */
@@ -101,6 +110,10 @@ static int read_messages(const char *path, const json_t *list, gw_chat_message *
             app_error("%s: message %zu needs a \"role\" (system, user, assistant, tool) and a "
                       "\"content\" that is text",
                       path, i + 1);
+            return APP_FAILURE;
+        }
+        if (!are_files(json_object_get(message, "images"))) {
+            app_error("%s: \"images\" of message %zu: a list of file names is needed", path, i + 1);
             return APP_FAILURE;
         }
         size_t bytes = json_string_length(content);
@@ -140,6 +153,7 @@ static int load_list(conversation *c, const char *path, const json_t *list) {
         return APP_FAILURE;
     }
     int code = read_messages(path, list, messages);
+    code = code == APP_OK ? conversation_read_images(c, messages, n) : code;
     int32_t *ids = NULL;
     size_t n_ids = 0;
     if (code == APP_OK && !(n == 1 && strcmp(messages[0].role, "system") == 0)) {

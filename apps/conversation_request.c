@@ -25,12 +25,31 @@ static json_t *text_json(const char *text, size_t bytes) {
     return json != NULL ? json : json_string("\xEF\xBF\xBD"); /* not UTF-8: JSON has no place */
 }
 
+/* Pictures, then the text; NULL: there are none. */
+static json_t *parts_json(const json_t *members, const gw_chat_message *m) {
+    size_t n = json_array_size(json_object_get(members, "images"));
+    json_t *parts = n > 0 ? json_array() : NULL;
+    for (size_t i = 0; i < n; i++) {
+        json_array_append_new(parts, json_pack("{s:s}", "type", "image"));
+    }
+    if (n > 0) {
+        json_array_append_new(
+            parts, json_pack("{s:s, s:o}", "type", "text", "text", text_json(m->text, m->bytes)));
+    }
+    return parts;
+}
+
 static json_t *message_json(const gw_chat_message *m) {
     json_t *one = json_object(), *members = json_loads(members_of(m), 0, NULL);
     json_object_set_new(one, "role", json_string(m->role));
     json_object_set_new(one, "content", text_json(m->text, m->bytes));
     if (members != NULL) {
+        json_t *content = parts_json(members, m);
         json_object_update(one, members);
+        if (content != NULL) {
+            json_object_set_new(one, "content", content);
+            json_object_del(one, "images");
+        }
         json_decref(members);
     }
     return one;
@@ -118,7 +137,7 @@ gw_status conversation_request(const conversation *c, const gw_chat_message *lis
     if (json == NULL) {
         return GW_E_NOMEM;
     }
-    gw_status status = gw_chat_write(c->chat, json, strlen(json), &text);
+    gw_status status = conversation_write(c, json, list, n, &text);
     free(json);
     if (status == GW_OK) {
         *ids = text.ids;

@@ -119,6 +119,12 @@ int generator_begin(app_generator *g, const gw_grammar *grammar, int mid_text) {
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
+gw_status generator_read_seen(app_generator *g, const int32_t *tokens, size_t n,
+                              const gw_seen_rows *seen, size_t n_seen) {
+    gw_status status = gw_session_prefill_seen(g->session, tokens, n, seen, n_seen);
+    return status == GW_OK ? generator_know(g, tokens, n) : status;
+}
+
 gw_status generator_read(app_generator *g, const int32_t *tokens, size_t n,
                          app_progress *progress) {
     size_t slice = (size_t)gw_session_chunk(g->session);

@@ -5,6 +5,7 @@
 
 #include "apps/common.h"
 #include "apps/speculation.h"
+#include "include/godwit_see.h"
 
 typedef struct app_generator {
     const app_options *o;
@@ -36,6 +37,9 @@ void generator_close(app_generator *g); /* the session and the model as well */
 
 /* Append prompt tokens to the session, a slice at a time; the drafter learns them. */
 gw_status generator_read(app_generator *g, const int32_t *tokens, size_t n, app_progress *progress);
+/* The same with pictures, at once. */
+gw_status generator_read_seen(app_generator *g, const int32_t *tokens, size_t n,
+                              const gw_seen_rows *seen, size_t n_seen);
 /* The drafter learns tokens that the session holds already. */
 gw_status generator_know(app_generator *g, const int32_t *tokens, size_t n);
 

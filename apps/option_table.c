@@ -414,12 +414,19 @@ const app_option app_option_table[] = {
      "deepseek, ..., plain; default: the model's own template"},
     {"--template-arg", KIND_TEXTS, CMD_FRAME, AT(template_args), 0, 0, "NAME=JSON", NULL,
      "a variable of the template, as in 'custom_tools=true'; may be given several times"},
-    {"--image", KIND_TEXTS, CMD_BRIEF | CMD_RUN | CMD_TEMPLATE, AT(image_files), 0, 0, "FILE", NULL,
+    {"--image", KIND_TEXTS, CMD_BRIEF | CMD_RUN | CMD_CHAT | CMD_TEMPLATE, AT(image_files), 0, 0,
+     "FILE", NULL,
      "a JPEG, PNG or WebP: in front of the prompt, which becomes a user's message where the model "
-     "has a chat template ('run'), or for the next {\"type\": \"image\"} of the request "
-     "('template'); may be given several times"},
-    {"-mm --mmproj", KIND_TEXT, CMD_RUN | CMD_TEMPLATE, AT(mmproj), 0, 0, "FILE", NULL,
+     "has a chat template ('run'), in front of the first message ('chat'), or for the next "
+     "{\"type\": \"image\"} of the request ('template'); may be given several times"},
+    {"-mm --mmproj", KIND_TEXT, CMD_RUN | CMD_CHAT | CMD_SERVE | CMD_TEMPLATE, AT(mmproj), 0, 0,
+     "FILE", NULL,
      "the vision tower of a GGUF model, a file of its own; default: the one next to it"},
+    {"--no-mmproj", KIND_FLAG, CMD_CHAT | CMD_SERVE, AT(no_mmproj), 0, 0, NULL, NULL,
+     "the vision tower is not loaded: text alone"},
+    {"--allow-image-urls", KIND_FLAG, CMD_SERVE, AT(allow_image_urls), 0, 0, NULL, NULL,
+     "requests may name pictures by an address with http or https, which the server fetches; never "
+     "from private, local or link-local addresses; needs libcurl"},
     {"--reasoning", KIND_CHOICE, CMD_FRAME, AT(reasoning), 0, 0,
      "auto|on|off|none|minimal|low|medium|high|xhigh|max", "auto",
      "whether a model that can think before it answers does so, or how much; auto: as the template "

@@ -106,6 +106,7 @@ typedef struct app_options {
     const char *system, *chat_template, *load, *reasoning, *date;
     app_texts template_args, image_files;
     const char *mmproj;
+    int no_mmproj, allow_image_urls;
     int single_turn;
     const char *tools, *tool_choice, *tool_form, *reasoning_form;
     app_texts tool_commands;

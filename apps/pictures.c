@@ -6,25 +6,71 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Room for one more. */
+static int grow(app_pictures *p) {
+    gw_patches **at = realloc(p->at, (p->n + 1) * sizeof *at);
+    p->at = at != NULL ? at : p->at;
+    char **name = realloc(p->name, (p->n + 1) * sizeof *name);
+    p->name = name != NULL ? name : p->name;
+    gw_sight **sight = realloc(p->sight, (p->n + 1) * sizeof *sight);
+    p->sight = sight != NULL ? sight : p->sight;
+    return at != NULL && name != NULL && sight != NULL ? APP_OK : app_fail(GW_E_NOMEM);
+}
+
 int pictures_read(app_pictures *p, const char *path) {
     app_text file = {0};
-    gw_patches **grown = realloc(p->at, (p->n + 1) * sizeof *grown);
-    if (grown == NULL) {
-        app_error("out of memory");
-        return APP_FAILURE;
+    int code = grow(p);
+    char *name = code == APP_OK ? strdup(path) : NULL;
+    code = code == APP_OK && name == NULL ? app_fail(GW_E_NOMEM) : code;
+    code = code == APP_OK ? app_read_file(path, &file) : code;
+    if (code == APP_OK) {
+        gw_status status = gw_image_read(p->images, path, file.at, file.bytes, &p->at[p->n]);
+        free(file.at);
+        code = status == GW_OK ? APP_OK : app_fail(status);
     }
-    p->at = grown;
-    int code = app_read_file(path, &file);
     if (code != APP_OK) {
+        free(name);
         return code;
     }
-    gw_status status = gw_image_read(p->images, path, file.at, file.bytes, &p->at[p->n]);
-    free(file.at);
-    if (status != GW_OK) {
-        return app_fail(status);
-    }
-    p->n++;
+    p->name[p->n] = name;
+    p->sight[p->n++] = NULL;
     return APP_OK;
+}
+
+size_t pictures_find(const app_pictures *p, const char *path) {
+    size_t i = 0;
+    while (i < p->n && strcmp(p->name[i], path) != 0) {
+        i++;
+    }
+    return i;
+}
+
+gw_status pictures_see(app_pictures *p, gw_model *model, size_t i) {
+    return p->sight[i] != NULL ? GW_OK : gw_model_see(model, p->at[i], &p->sight[i]);
+}
+
+gw_status pictures_open_model(const app_options *o, gw_model_options *options, gw_model **model,
+                              gw_images **images, char *blind) {
+    gw_images *found = NULL;
+    gw_status status =
+        o->no_mmproj ? GW_E_UNSUPPORTED : gw_images_open(options->path, o->mmproj, &found);
+    if (status != GW_OK && o->mmproj != NULL && !o->no_mmproj) {
+        return status;
+    }
+    options->images = found != NULL;
+    options->mmproj = found != NULL ? o->mmproj : NULL;
+    status = gw_model_open(options, model);
+    if (found == NULL || status == GW_OK) {
+        *images = found;
+        return status;
+    }
+    gw_images_free(found);
+    if (o->mmproj != NULL || status == GW_E_CANCELLED || status == GW_E_NOMEM) {
+        return status;
+    }
+    snprintf(blind, PICTURES_BLIND, "%s", gw_error_text());
+    options->images = 0;
+    return gw_model_open(options, model);
 }
 
 int pictures_open(app_pictures *p, const app_options *o) {
@@ -42,11 +88,11 @@ int pictures_open(app_pictures *p, const app_options *o) {
 void pictures_free(app_pictures *p) {
     for (size_t i = 0; i < p->n; i++) {
         gw_image_free(p->at[i]);
-        if (p->sight != NULL) {
-            gw_sight_free(p->sight[i]);
-        }
+        gw_sight_free(p->sight[i]);
+        free(p->name[i]);
     }
     free(p->at);
+    free(p->name);
     free(p->sight);
     gw_free(p->seen);
     gw_images_free(p->images);
@@ -128,12 +174,8 @@ static int ask_plainly(const app_pictures *p, const gw_model *model, const app_t
 
 static int see(app_pictures *p, gw_model *model, const int32_t *ids, size_t n) {
     gw_status status = GW_OK;
-    p->sight = calloc(p->n, sizeof *p->sight);
-    if (p->sight == NULL) {
-        return app_fail(GW_E_NOMEM);
-    }
     for (size_t i = 0; i < p->n && status == GW_OK; i++) {
-        status = gw_model_see(model, p->at[i], &p->sight[i]);
+        status = pictures_see(p, model, i);
     }
     if (status == GW_OK) {
         status = gw_see_places(model, ids, n, p->sight, p->n, &p->seen, &p->n_seen);

@@ -6,9 +6,12 @@
 #include "include/godwit_image.h"
 #include "include/godwit_see.h"
 
+enum { PICTURES_BLIND = 256 };
+
 typedef struct app_pictures {
     gw_images *images; /* NULL: none were given */
     gw_patches **at;   /* [n] */
+    char **name;       /* [n] of their files */
     size_t n;
     gw_sight **sight; /* [n] what they become for the model; NULL: not yet */
     gw_seen_rows *seen;
@@ -17,8 +20,16 @@ typedef struct app_pictures {
 
 /* Pictures of the files paths [n] for the model of o. Exit code; pictures_free in any case. */
 int pictures_open(app_pictures *p, const app_options *o);
-int pictures_read(app_pictures *p, const char *path); /* one more */
+int pictures_read(app_pictures *p, const char *path);          /* one more */
+size_t pictures_find(const app_pictures *p, const char *path); /* its number; n: there is none */
+/* The rows of the i-th, computed when first needed. */
+gw_status pictures_see(app_pictures *p, gw_model *model, size_t i);
 void pictures_free(app_pictures *p);
+
+/* Opens a model with its eyes where it has some that can be opened, else without: *images NULL, and
+ * blind [PICTURES_BLIND] says why, "" where nobody wonders. --mmproj has to be opened. */
+gw_status pictures_open_model(const app_options *o, gw_model_options *options, gw_model **model,
+                              gw_images **images, char *blind);
 
 /* The prompt of the pictures and, after them, the text: a user's message where the model has a chat
  * template, else one after the other. *ids [n]: gw_free. Computes what the pictures become (sight)

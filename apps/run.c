@@ -238,9 +238,8 @@ static int read_prompt(run_job *job) {
     }
     status = status == GW_OK ? generator_know(&job->g, job->prompt, job->cached) : status;
     if (status == GW_OK && job->pictures.n_seen > 0) {
-        status = gw_session_prefill_seen(job->g.session, job->prompt, job->n_prompt,
-                                         job->pictures.seen, job->pictures.n_seen);
-        status = status == GW_OK ? generator_know(&job->g, job->prompt, job->n_prompt) : status;
+        status = generator_read_seen(&job->g, job->prompt, job->n_prompt, job->pictures.seen,
+                                     job->pictures.n_seen);
     } else if (status == GW_OK) {
         status = generator_read(&job->g, job->prompt + job->cached, job->n_prompt - job->cached,
                                 &progress);

@@ -40,6 +40,12 @@ typedef struct gw_image_info {
     unsigned char digest[32]; /* SHA-256 of the file */
 } gw_image_info;
 void gw_image_describe(const gw_patches *image, gw_image_info *out);
+/* What is kept of it (its sight, pages of prompts) is found again only by pictures of the same
+ * salt: clients learn nothing of one another from how long an answer takes. 0: of none. */
+void gw_image_salt(gw_patches *image, uint64_t salt);
+/* Its pixels are not needed any more: it was seen (godwit_see.h), or only its text is needed. */
+void gw_image_drop_pixels(gw_patches *image);
+uint64_t gw_image_bytes(const gw_patches *image); /* of memory that it takes */
 
 /* gw_chat_write of a request whose messages have n parts of the kind {"type": "image"}, in their
  * order: the text has in place of each what the model reads for that picture. GW_E_ARGUMENT: the

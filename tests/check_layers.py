@@ -60,7 +60,9 @@ EXCEPTIONS = {  # (file, what it includes): why
     ("apps/roof.c", "core/base/cache.h"): "one cache folder, with one set of rules",
     **{(f"backends/{card}/memory.c", "backends/load.h"): "rows of a source by all threads, as the CPU's own are"
        for card in ("hip", "opencl")},
-    **{(f"apps/{name}.c", "core/base/sha256.h"): "one SHA-256" for name in ("embed", "logits", "serve/job_grammar")},
+    **{(f"apps/{name}.c", "core/base/sha256.h"): "one SHA-256" for name in ("embed", "logits", "serve/job_grammar", "serve/sights")},
+    ("apps/serve/fetch.c", "apps/hub/curl.h"): "libcurl is opened in one place",
+    ("apps/serve/picture.c", "core/text/tokens/base64.h"): "base64 is read in one way",
     ("apps/hub/digest.h", "core/base/sha256.h"): "one SHA-256",
     ("backends/mpi/device.c", "backends/load.h"): "the same",
     ("backends/open.c", "core/engine/run/model.h"): "the front door hands the backends to the engine",

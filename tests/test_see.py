@@ -1,36 +1,18 @@
 # tests/test_see.py - `godwit run --image`: a small random model that sees, with a vocabulary of words and a
 # template, tells pictures apart, takes several in their order, and says what is wrong in one line.
 import json
+import re
 import shutil
 
 import pytest
 
 from program import DATA, run
-
-PICTURES = DATA / "pictures"
-TEMPLATE = ("{% for m in messages %}{% for c in m.content %}{% if c.type == 'image' %}<|vision_start|><|image_pad|>"
-            "<|vision_end|>{% else %}{{ c.text }}{% endif %}{% endfor %}{% endfor %}")
-SPECIAL = {58: "<|vision_start|>", 59: "<|vision_end|>", 60: "<|image_pad|>", 63: "<|video_pad|>"}
+from seeing import PICTURES, seeing_model
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The reference checkpoint of Qwen3-VL with what it lacks to be talked to."""
-    path = tmp_path_factory.mktemp("see") / "qwen3vl"
-    shutil.copytree(DATA / "goldens-eyes/qwen3vl", path)
-    words = {SPECIAL.get(i, f"w{i}"): i for i in range(64)}
-    added = [{"id": i, "content": t, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
-              "normalized": False} for i, t in SPECIAL.items()]
-    (path / "tokenizer.json").write_text(json.dumps({
-        "version": "1.0", "added_tokens": added, "normalizer": None, "pre_tokenizer": {"type": "WhitespaceSplit"},
-        "post_processor": None, "decoder": None, "model": {"type": "WordLevel", "vocab": words, "unk_token": "w0"}}))
-    (path / "chat_template.jinja").write_text(TEMPLATE)
-    (path / "preprocessor_config.json").write_text(json.dumps({
-        "image_processor_type": "Qwen2VLImageProcessorFast", "patch_size": 4, "merge_size": 2,
-        "temporal_patch_size": 2, "size": {"shortest_edge": 64, "longest_edge": 1024},
-        "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5], "resample": 3, "do_resize": True,
-        "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True, "do_convert_rgb": True}))
-    return path
+    return seeing_model(tmp_path_factory.mktemp("see") / "qwen3vl")
 
 
 def text(folder, *pictures, prompt="w5 w6 w7", check=True, more=()):
@@ -63,3 +45,50 @@ def test_what_is_wrong(folder, tmp_path):
     assert done.returncode == 1 and not done.stdout
     done = text(folder, PICTURES / "rgb.png", check=False, more=("--prompt-cache", tmp_path / "cache"))
     assert done.returncode == 2 and "--prompt-cache" in done.stderr
+
+
+def talk(folder, lines, *more, check=True):
+    return run("chat", "-m", folder, "-n", "12", "--temp", "0", "--no-stats", "--ignore-eos", "-c", "512", *more,
+               check=check, input="".join(f"{line}\n" for line in lines))
+
+
+def test_chat(folder, tmp_path):
+    """/image and --image show the next message what `run` shows; later turns still see it, and read no more than they
+    need."""
+    one, other = PICTURES / "rgb.png", PICTURES / "grey.png"
+    seen = text(folder, one, other).stdout.lstrip()
+    assert talk(folder, [f"/image {one}", f"/image {other}", "w5 w6 w7"]).stdout == seen
+    assert talk(folder, ["w5 w6 w7"], "--image", one, "--image", other).stdout == seen
+    turns = [f"/image {one}", "w5 w6 w7", f"/image {other}", "w8 w9", "w10"]
+    whole = talk(folder, turns).stdout
+    assert whole != talk(folder, [turns[0], turns[1], f"/image {PICTURES / 'rgb.jpg'}", *turns[3:]]).stdout
+    assert whole == talk(folder, turns, "-b", "3").stdout == talk(folder, turns, "--draft", "ngram").stdout
+    kept = re.findall(r"turn +(\d+) tokens kept, (\d+) read", talk(folder, [*turns, "/stats"]).stderr)
+    assert int(kept[0][0]) > 20 and int(kept[0][1]) < 20
+    saved = tmp_path / "talk.json"
+    half = talk(folder, [*turns[:4], f"/save {saved}"]).stdout
+    assert whole == half + talk(folder, ["w10"], "--load", saved).stdout
+    assert json.loads(saved.read_text())["messages"][0]["images"] == [str(one)]
+    assert talk(folder, ["/stats", turns[0], "/reset", "w5 w6 w7"]).stdout == talk(folder, ["w5 w6 w7"]).stdout
+
+
+def test_chat_that_forgets(folder):
+    """A full context: answers shift it, and old messages with their pictures go."""
+    lines = [line for i in range(6) for line in (f"/image {PICTURES / ('rgb.png', 'grey.png')[i % 2]}", f"w{i + 5} w6")]
+    done = talk(folder, lines, "-c", "64", "-n", "20")
+    assert len(done.stdout.splitlines()) == 6 and "out of the model's sight" in done.stderr
+    assert done.stdout == talk(folder, lines, "-c", "64", "-n", "20", "-b", "5").stdout
+    talk(folder, [f"/image {PICTURES / 'rgb.png'}", "w5"], "-c", "64", "-n", "150")
+
+
+def test_chat_says_what_is_wrong(folder, tmp_path):
+    (tmp_path / "bad.json").write_text('{"messages": [{"role": "user", "content": "a", "images": [3]}]}')
+    (tmp_path / "gone.json").write_text('{"messages": [{"role": "user", "content": "a", "images": ["gone.png"]}]}')
+    for line, words in ((f"/image {tmp_path / 'none.png'}", "none.png"), ("/image", "file name"),
+                        (f"/load {tmp_path / 'bad.json'}", "images"), (f"/load {tmp_path / 'gone.json'}", "gone.png")):
+        done = talk(folder, [line], check=False)
+        assert done.returncode == 1 and words in done.stderr, (line, done.stderr)
+    done = talk(DATA / "tales-2m-q4_0.gguf", [f"/image {PICTURES / 'rgb.png'}"], check=False)
+    assert done.returncode == 1 and "takes no pictures" in done.stderr
+    done = talk(folder, [f"/image {PICTURES / 'rgb.png'}"], "--no-mmproj", check=False)
+    assert done.returncode == 1 and "takes no pictures" in done.stderr

@@ -7,6 +7,7 @@ import pytest
 
 from browser import CHROMIUM, Browser
 from program import EMULATOR, ROOT, SANITIZED
+from seeing import PICTURES, seeing_model
 from serving import serving
 
 pytestmark = [pytest.mark.skipif(bool(EMULATOR) or SANITIZED, reason="the server of the release build"),
@@ -190,7 +191,10 @@ def test_nothing_is_read_as_html(page, tmp_path):
     page.wait("document.getElementById('notice').textContent.includes('bad.json cannot be imported')")
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\xff")
     page.choose_file("#attach-file", tmp_path / "picture.png")
-    page.wait("document.getElementById('notice').textContent.includes('only text files')")
+    page.wait("document.getElementById('notice').textContent.includes('takes no pictures')")
+    (tmp_path / "other.bin").write_bytes(b"\0\xff")
+    page.choose_file("#attach-file", tmp_path / "other.bin")
+    page.wait("document.getElementById('notice').textContent.includes('is no text')")
     # The list is searched by what was said.
     page.key("k", 75, modifiers=2)
     page.wait("document.activeElement.id === 'search'")
@@ -241,3 +245,41 @@ def test_key(browser, tmp_path):
         p.wait("document.getElementById('server-about').textContent.includes('128 tokens')")
         p.send("Page.close")
     browser.problems.clear()
+
+
+def test_pictures(browser, tmp_path):
+    """Chosen, pasted and dropped; shown small, sent in their order, and there again after a reload."""
+    with serving("-c", 512, "--ignore-eos", model=seeing_model(tmp_path / "model")) as s:
+        browser.problems.clear()
+        page = browser.page()
+        page.open(f"http://127.0.0.1:{s.port}/")
+        page.wait("document.getElementById('server-about').textContent")
+        settings(page, max_tokens=8, temperature=0, seed=5)
+        page.choose_file("#attach-file", PICTURES / "rgb.png")
+        page.wait("document.querySelectorAll('#files img').length === 1")
+        given = ("(async () => { const c = document.createElement('canvas'); c.width = c.height = 40;"
+                 "const b = await new Promise(done => c.toBlob(done, 'image/png')), d = new DataTransfer();"
+                 "d.items.add(new File([b], 'NAME', {type: 'image/png'})); TO })(); 1")
+        page.run(given.replace("NAME", "pasted.png").replace("TO", "document.getElementById('input').dispatchEvent("
+                               "new ClipboardEvent('paste', {clipboardData: d, cancelable: true}))"))
+        page.wait("document.querySelectorAll('#files img').length === 2")
+        page.run(given.replace("NAME", "dropped.png").replace("TO", "document.querySelector('main').dispatchEvent("
+                               "new DragEvent('drop', {dataTransfer: d, cancelable: true, bubbles: true}))"))
+        page.wait("document.querySelectorAll('#files img').length === 3")
+        page.run("document.querySelector('#files li:nth-child(2) button').click(); 1")
+        page.wait("document.querySelectorAll('#files img').length === 2")
+        page.run("document.getElementById('input').focus()")
+        page.type("w5 w6 w7")
+        page.key("Enter")
+        page.wait(IDLE)
+        shown = "[...document.querySelectorAll('.message.user img')].map(e => e.alt + (e.naturalWidth > 0)).join()"
+        page.wait(f"{shown} === 'rgb.pngtrue,dropped.pngtrue'")
+        sent = page.run("[...document.querySelectorAll('.message.user img')].map(e => e.src)")
+        content = [*[{"type": "image_url", "image_url": {"url": url}} for url in sent], {"type": "text", "text": "w5 w6 w7"}]
+        answer = s.post("/v1/chat/completions", {"messages": [{"role": "user", "content": content}], "max_tokens": 8,
+                                                 "temperature": 0})
+        assert page.run(ANSWERS) == [answer["choices"][0]["message"]["content"]]
+        page.open(f"http://127.0.0.1:{s.port}/")
+        page.wait(f"{shown} === 'rgb.pngtrue,dropped.pngtrue'")
+        assert browser.problems == []
+        page.send("Page.close")

@@ -27,6 +27,7 @@ const curl_library *curl_open(void) {
     } rows[] = {{"curl_global_init", offsetof(curl_library, global_init)},
                 {"curl_easy_init", offsetof(curl_library, easy_init)},
                 {"curl_easy_setopt", offsetof(curl_library, easy_setopt)},
+                {"curl_easy_perform", offsetof(curl_library, easy_perform)},
                 {"curl_easy_getinfo", offsetof(curl_library, easy_getinfo)},
                 {"curl_easy_cleanup", offsetof(curl_library, easy_cleanup)},
                 {"curl_easy_strerror", offsetof(curl_library, easy_strerror)},

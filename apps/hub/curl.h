@@ -5,8 +5,10 @@
 #define GW_HUB_CURL_H
 
 enum { /* CURLoption */
+       CURL_TIMEOUT = 13,
        CURL_REDIRECTS_FOLLOWED = 52,
        CURL_REDIRECTS_MAX = 68,
+       CURL_FAIL_ON_ERROR = 45,
        CURL_LOW_SPEED_LIMIT = 19,
        CURL_LOW_SPEED_TIME = 20,
        CURL_CONNECT_TIMEOUT = 78,
@@ -16,13 +18,16 @@ enum { /* CURLoption */
        CURL_REDIR_PROTOCOLS = 182,
        CURL_WRITE_DATA = 10001,
        CURL_URL = 10002,
+       CURL_PROXY = 10004,
        CURL_RANGE = 10007,
        CURL_USER_AGENT = 10018,
        CURL_HEADERS = 10023,
        CURL_HEADER_DATA = 10029,
        CURL_PRIVATE = 10103,
+       CURL_OPEN_SOCKET_DATA = 10164,
        CURL_WRITE_FUNCTION = 20011,
-       CURL_HEADER_FUNCTION = 20079
+       CURL_HEADER_FUNCTION = 20079,
+       CURL_OPEN_SOCKET_FUNCTION = 20163
 };
 enum { CURL_INFO_CODE = 0x200002, CURL_INFO_PRIVATE = 0x100015 };
 enum { CURL_HTTP = 1, CURL_HTTPS = 2 };
@@ -47,6 +52,7 @@ typedef struct curl_library {
     int (*global_init)(long flags);
     void *(*easy_init)(void);
     int (*easy_setopt)(void *easy, int option, ...);
+    int (*easy_perform)(void *easy);
     int (*easy_getinfo)(void *easy, int info, ...);
     void (*easy_cleanup)(void *easy);
     const char *(*easy_strerror)(int code);

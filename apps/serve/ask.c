@@ -612,8 +612,11 @@ void ask_free(ask *a) {
     free(a->text);
     for (size_t i = 0; i < a->n_prompts; i++) {
         free(a->prompts[i].ids);
+        free(a->prompts[i].pictures);
+        gw_free(a->prompts[i].seen);
     }
     free(a->prompts);
+    picture_list_free(&a->pictures);
     json_decref(a->bias_texts);
     json_decref(a->chat);
     json_decref(a->tools);

@@ -8,7 +8,7 @@
 #include <jansson.h>
 
 #include "apps/options.h"
-#include "apps/serve/fault.h"
+#include "apps/serve/picture.h"
 #include "include/godwit_answer.h"
 
 enum {
@@ -23,6 +23,10 @@ enum {
 typedef struct ask_prompt {
     int32_t *ids; /* malloc'd [n] */
     size_t n;
+    size_t *pictures; /* malloc'd [n_pictures]: those of the ask that it has, in order */
+    size_t n_pictures;
+    struct gw_seen_rows *seen; /* [n_seen] where their rows are; gw_free */
+    size_t n_seen;
 } ask_prompt;
 
 typedef struct ask {
@@ -39,9 +43,9 @@ typedef struct ask {
     size_t n_stops;
     const char *bans[ASK_STOPS_MAX];
     size_t n_bans;
-    int stream, usage; /* usage: in a last chunk of the stream */
-    int logprobs;      /* of each token */
-    int top;           /* how many others */
+    int stream, usage;   /* usage: in a last chunk of the stream */
+    int logprobs;        /* of each token */
+    int top;             /* how many others */
     uint32_t given_rows; /* of sampling_table, that the request says */
     int echo, ignore_eos, return_tokens, timings, progress, no_cache;
     int32_t priority;
@@ -50,6 +54,7 @@ typedef struct ask {
     const char *grammar_field; /* that said so */
     /* Chat: the members that the template is given, and the tools. */
     json_t *chat;
+    picture_list pictures;
     json_t *tools;    /* NULL: none */
     json_t *callable; /* those of them that may be called; NULL: all */
     json_t *by_name;  /* a tool by its name */

@@ -48,7 +48,7 @@ static void copy_reasoning(json_t *out) {
     }
 }
 
-static json_t *read_message(const json_t *message, size_t number, fault *f) {
+static json_t *read_message(ask *a, const json_t *message, size_t number, fault *f) {
     const char *role = json_string_value(json_object_get(message, "role"));
     const json_t *content = json_object_get(message, "content");
     const json_t *calls = json_object_get(message, "tool_calls");
@@ -58,7 +58,7 @@ static json_t *read_message(const json_t *message, size_t number, fault *f) {
     }
     json_t *out = json_copy((json_t *)(uintptr_t)message), *text;
     int result = strcmp(role, "tool") == 0 || strcmp(role, "function") == 0;
-    text = parts_read(content, number, result, f);
+    text = parts_read(content, number, result, &a->pictures, f);
     if (text == NULL || out == NULL) {
         json_decref(text);
         json_decref(out);
@@ -79,7 +79,7 @@ static json_t *read_message(const json_t *message, size_t number, fault *f) {
     return out;
 }
 
-json_t *chat_text_messages(const json_t *messages, fault *f) {
+json_t *chat_text_messages(ask *a, const json_t *messages, fault *f) {
     json_t *out = json_array();
     size_t i;
     const json_t *message;
@@ -89,7 +89,7 @@ json_t *chat_text_messages(const json_t *messages, fault *f) {
         return NULL;
     }
     json_array_foreach(messages, i, message) {
-        json_t *read = read_message(message, i, f);
+        json_t *read = read_message(a, message, i, f);
         if (read == NULL || json_array_append_new(out, read) != 0) {
             json_decref(out);
             return NULL;
@@ -260,17 +260,54 @@ static int has_calls(const json_t *messages) {
     return 0;
 }
 
-static gw_status write_request(const model *m, const json_t *request, gw_chat_text *out) {
-    char *text = json_dumps(request, JSON_COMPACT);
-    gw_status status = text != NULL ? gw_chat_write(m->chat, text, strlen(text), out) : GW_E_NOMEM;
+/* The request with parts where its texts have marks of pictures, whose order it sets. */
+static json_t *with_parts(picture_list *pictures, const json_t *request) {
+    json_t *copy = json_copy((json_t *)(uintptr_t)request), *list = json_array();
+    const json_t *message;
+    size_t i;
+    pictures->n_order = 0;
+    json_array_foreach(json_object_get(request, "messages"), i, message) {
+        json_t *parts = picture_parts(pictures, json_object_get(message, "content"));
+        json_t *own = json_copy((json_t *)(uintptr_t)message);
+        if (parts != NULL) {
+            json_object_set_new(own, "content", parts);
+        }
+        json_array_append_new(list, own);
+    }
+    json_object_set_new(copy, "messages", list);
+    return copy;
+}
+
+static gw_status write_pictures(const model *m, picture_list *pictures, const char *text,
+                                gw_chat_text *out) {
+    gw_patches **patches = malloc((pictures->n_order + 1) * sizeof *patches);
+    for (size_t i = 0; patches != NULL && i < pictures->n_order; i++) {
+        patches[i] = look_patches(pictures->at[pictures->order[i]].look);
+    }
+    gw_status status = patches != NULL ? gw_chat_write_images(m->chat, text, strlen(text),
+                                                              sights_images(m->sights), patches,
+                                                              pictures->n_order, out)
+                                       : GW_E_NOMEM;
+    free(patches);
+    return status;
+}
+
+static gw_status write_request(const model *m, picture_list *pictures, const json_t *request,
+                               gw_chat_text *out) {
+    json_t *parts = pictures->n > 0 ? with_parts(pictures, request) : NULL;
+    char *text = json_dumps(parts != NULL ? parts : request, JSON_COMPACT);
+    gw_status status = text == NULL            ? GW_E_NOMEM
+                       : pictures->n_order > 0 ? write_pictures(m, pictures, text, out)
+                                               : gw_chat_write(m->chat, text, strlen(text), out);
     free(text);
+    json_decref(parts);
     return status;
 }
 
 /* What a template drops without a word is as good as refused. */
-static gw_status try_request(const model *m, const json_t *request, const json_t *said,
-                             gw_chat_text *out) {
-    gw_status status = write_request(m, request, out);
+static gw_status try_request(const model *m, picture_list *pictures, const json_t *request,
+                             const json_t *said, gw_chat_text *out) {
+    gw_status status = write_request(m, pictures, request, out);
     if (status == GW_OK && !chat_fit_shows(said, out->text, out->bytes)) {
         gw_chat_text_free(out);
         status = GW_E_UNSUPPORTED;
@@ -286,7 +323,8 @@ static int shows_one_call(const model *m) {
 
 /* As it is, then in the ways of chat_fit.h until the template takes one. The first fault is the one
  * that says what is wrong. */
-static int write_fitted(const model *m, json_t *request, gw_chat_text *out, fault *f) {
+static int write_fitted(const model *m, picture_list *pictures, json_t *request, gw_chat_text *out,
+                        fault *f) {
     json_t *said = json_incref(json_object_get(request, "messages"));
     json_t *single = shows_one_call(m) ? chat_fit(said, FIT_SINGLE_CALLS) : NULL;
     if (single != NULL) {
@@ -294,7 +332,7 @@ static int write_fitted(const model *m, json_t *request, gw_chat_text *out, faul
         json_object_set(request, "messages", single);
         said = single;
     }
-    gw_status status = try_request(m, request, said, out);
+    gw_status status = try_request(m, pictures, request, said, out);
     if (status == GW_E_UNSUPPORTED) {
         fault_set(f, 400, "messages",
                   "messages: this model's template shows a system message at the start only");
@@ -307,7 +345,7 @@ static int write_fitted(const model *m, json_t *request, gw_chat_text *out, faul
         json_t *other = chat_fit(said, chat_fits[i]);
         if (other != NULL) {
             json_object_set_new(request, "messages", other);
-            status = try_request(m, request, said, out);
+            status = try_request(m, pictures, request, said, out);
         }
     }
     json_decref(said);
@@ -318,12 +356,40 @@ static int write_fitted(const model *m, json_t *request, gw_chat_text *out, faul
     return status == GW_E_NOMEM ? no_memory(f) : -1;
 }
 
-int chat_text_count(const model *m, const ask *a, gw_chat_text *out, fault *f) {
-    return m->chat != NULL ? chat_text_write(m, a, out, f)
-                           : fault_set(f, 400, NULL, "%s", m->chat_fault);
+/* Pictures of results as a user's message after these, for templates whose results are texts. NULL:
+ * there are none. */
+static json_t *without_results(const picture_list *pictures, const json_t *messages) {
+    json_t *out = json_array(), *moved = json_array();
+    const json_t *message;
+    size_t i;
+    int changed = 0;
+    json_array_foreach(messages, i, message) {
+        const char *role = json_string_value(json_object_get(message, "role"));
+        int result = role != NULL && strcmp(role, "tool") == 0;
+        json_t *own = json_copy((json_t *)(uintptr_t)message), *rest = NULL;
+        json_t *marks =
+            result ? picture_take_marks(pictures, json_object_get(own, "content"), &rest) : NULL;
+        if (!result) {
+            json_array_extend(out, moved);
+            json_array_clear(moved);
+        }
+        if (marks != NULL) {
+            json_object_set_new(own, "content", rest);
+            json_array_append_new(moved, json_pack("{s:s, s:o}", "role", "user", "content", marks));
+            changed = 1;
+        }
+        json_array_append_new(out, own);
+    }
+    json_array_extend(out, moved);
+    json_decref(moved);
+    if (!changed) {
+        json_decref(out);
+        return NULL;
+    }
+    return out;
 }
 
-int chat_text_write(const model *m, const ask *a, gw_chat_text *out, fault *f) {
+int chat_text_write(const model *m, ask *a, gw_chat_text *out, fault *f) {
     json_t *request = json_copy(a->chat);
     const json_t *messages = json_object_get(request, "messages");
     int shown = a->tools != NULL && a->choice != GW_TOOLS_NONE;
@@ -336,7 +402,16 @@ int chat_text_write(const model *m, const ask *a, gw_chat_text *out, fault *f) {
         }
         json_object_set_new(request, "messages", plain);
     }
-    int code = write_fitted(m, request, out, f);
+    json_t *said = json_incref(json_object_get(request, "messages"));
+    int code = write_fitted(m, &a->pictures, request, out, f);
+    json_t *moved = code != 0 ? without_results(&a->pictures, said) : NULL;
+    json_decref(said);
+    if (moved != NULL) {
+        fault other = {0};
+        json_object_set_new(request, "messages", moved);
+        code = write_fitted(m, &a->pictures, request, out, &other);
+        *f = code == 0 ? other : *f;
+    }
     json_decref(request);
     return code;
 }

@@ -250,6 +250,7 @@ static void answer_here(job *j) {
 static void on_read(void *arg) {
     job *j = arg;
     j->busy = 0;
+    j->work_kind = j->ask.pictures.n > 0 ? LOOP_LONG : j->work_kind;
     if (j->c != NULL && j->f.status != 0) {
         job_fail(j, &j->f);
     } else if (j->c != NULL && j->api->here != NULL) {

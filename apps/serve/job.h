@@ -154,6 +154,9 @@ void jobs_free_all(server *s);
 
 /* ---- for the APIs ---------------------------------------------------------------------------- */
 
+/* On a worker: the prompt of a conversation. for_text: nothing will be generated. 0 or -1 and j->f.
+ */
+int job_chat_text(job *j, int for_text, gw_chat_text *out);
 /* The reason in the words of OpenAI's APIs: "stop", "length", "tool_calls". */
 const char *choice_reason(const choice *c);
 json_t *job_usage(const job *j);

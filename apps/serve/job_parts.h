@@ -33,6 +33,17 @@ void job_relaxed(const job *j, char *out, size_t room);
 /* Requests for prompts that have none yet, as far as the queue has room; any thread, one at a time.
  */
 int job_submit_more(job *j);
+/* job_pictures.c, on a worker: all that are not yet, by which their texts are known. for_text: they
+ * will not be encoded. 0 or -1 and j->f. */
+int job_look(job *j, int for_text);
+/* The last prompt has these pictures, [n] numbers of the ask's. */
+int job_take_order(job *j, const size_t *order, size_t n);
+/* The rows of the pictures of all prompts, and where they stand. */
+int job_see(job *j);
+uint64_t job_looks_bytes(const job *j);
+/* A prompt as llama-server takes it with pictures, {"prompt_string": TEXT, "multimodal_data":
+ * [...]}: its tokens; its pictures are the ask's last ones. */
+int job_read_pictures(job *j, const json_t *given, int32_t **ids, size_t *n);
 /* job_events.c: what the engine calls, and what the loop does with it. */
 void job_on_event(void *user, const gw_event *event);
 void job_take_events(job *j);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/serve/chat_text.h"
 #include "apps/serve/job_parts.h"
 #include "apps/serve/random.h"
 
@@ -113,7 +112,23 @@ static int has_both(const json_t *list) {
     return texts > 0 && ids > 0;
 }
 
+static int add_pictured_prompt(job *j, const json_t *given) {
+    size_t order[PICTURES_MAX], first = j->ask.pictures.n, n_order = 0, n = 0;
+    int32_t *ids = NULL;
+    if (job_read_pictures(j, given, &ids, &n) != 0 ||
+        add_prompt(j, ids, without_second_bos(j->m->gw, ids, n)) != 0) {
+        return -1;
+    }
+    for (size_t i = first; i < j->ask.pictures.n; i++) {
+        order[n_order++] = i;
+    }
+    return job_take_order(j, order, n_order);
+}
+
 static int add_given(job *j, const json_t *given) {
+    if (json_is_object(given)) {
+        return add_pictured_prompt(j, given);
+    }
     if (json_is_string(given)) {
         return add_text_prompt(j, given);
     }
@@ -149,7 +164,7 @@ static int read_prompts(job *j) {
 
 static int read_chat(job *j) {
     gw_chat_text text = {0};
-    if (chat_text_write(j->m, &j->ask, &text, &j->f) != 0) {
+    if (job_chat_text(j, 0, &text) != 0) {
         return -1;
     }
     int32_t *ids = malloc((text.n_ids + 1) * sizeof *ids);
@@ -161,7 +176,11 @@ static int read_chat(job *j) {
     text.text = NULL;
     size_t n = text.n_ids;
     gw_chat_text_free(&text);
-    return ids != NULL ? add_prompt(j, ids, n) : no_memory(j);
+    if (ids == NULL) {
+        return no_memory(j);
+    }
+    const picture_list *l = &j->ask.pictures;
+    return add_prompt(j, ids, n) == 0 ? job_take_order(j, l->order, l->n_order) : -1;
 }
 
 static int check_prompts(job *j) {
@@ -364,6 +383,8 @@ static int submit(job *j, size_t prompt) {
         .priority = a->priority,
         .event = job_on_event,
         .user = of,
+        .seen = a->prompts[prompt].seen,
+        .n_seen = a->prompts[prompt].n_seen,
     };
     gw_status status = gw_batch_submit(j->m->batch, &options, &j->requests[prompt]);
     if (status != GW_OK) {
@@ -378,6 +399,7 @@ static int submit(job *j, size_t prompt) {
 static void forget_prompt(job *j) {
     ask *a = &j->ask;
     uint64_t bytes = (j->api->echoed != NULL ? j->read_cost : 0) + j->kept_cost + a->text_bytes;
+    bytes += job_looks_bytes(j);
     for (size_t i = 0; i < a->n_prompts; i++) {
         bytes += a->prompts[i].n * sizeof *a->prompts[i].ids;
     }
@@ -402,11 +424,8 @@ int job_prepare(job *j) {
         return fault_set(&j->f, 501, "model", "%s makes vectors (/v1/embeddings), no text",
                          j->m->id);
     }
-    if (a->chat != NULL && j->m->chat == NULL) {
-        return fault_set(&j->f, 400, NULL, "%s", j->m->chat_fault);
-    }
     if ((a->chat != NULL ? read_chat(j) : read_prompts(j)) != 0 || check_prompts(j) != 0 ||
-        read_bias_texts(j) != 0 || take_seed(j) != 0 || open_choices(j) != 0) {
+        job_see(j) != 0 || read_bias_texts(j) != 0 || take_seed(j) != 0 || open_choices(j) != 0) {
         return -1;
     }
     size_t text = (a->grammar != NULL ? strlen(a->grammar) : 0) + j->kept_cost / 4;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "apps/pictures.h"
 #include "apps/serve/grammars.h"
 #include "apps/serve/listen.h"
 #include "apps/serve/models_found.h"
@@ -72,14 +73,18 @@ static int wait_for_work(entry *e, int idle) {
 
 static void *engine(void *user) {
     entry *e = user;
-    size_t work = 0;
-    while (wait_for_work(e, work == 0)) {
+    size_t work = 0, pictures = 0;
+    while (wait_for_work(e, work == 0 && pictures == 0)) {
+        pictures = e->m.sights != NULL ? sights_serve(e->m.sights, e->m.gw) : 0;
         if (gw_batch_step(e->m.batch, &work) != GW_OK) {
             fault_set(&e->why, 500, NULL, "%s: the model has stopped: %s", e->m.id,
                       gw_error_text());
             loop_post(e->all->s->loop, &e->died);
             break;
         }
+    }
+    if (e->m.sights != NULL) {
+        sights_close(e->m.sights);
     }
     gw_batch_drain(e->m.batch);
     return NULL;
@@ -102,6 +107,7 @@ static void unload(entry *e) {
     stop_engine(e);
     gw_batch_free(e->m.batch);
     gw_encoder_free(e->m.encoder);
+    sights_free(e->m.sights);
     gw_chat_free(e->m.chat);
     app_close_model(e->m.draft);
     app_close_model(e->m.gw);
@@ -248,6 +254,21 @@ static gw_status open_batch(entry *e, const app_options *o) {
     return status == GW_E_UNSUPPORTED ? open_encoder(e, o) : status;
 }
 
+static gw_status open_seeing(entry *e, const app_options *o, gw_model_options *options) {
+    gw_images *images = NULL;
+    gw_status status = o->embeddings
+                           ? gw_model_open(options, &e->m.gw)
+                           : pictures_open_model(o, options, &e->m.gw, &images, e->m.blind);
+    if (status == GW_OK && images != NULL) {
+        e->m.sights = sights_new(images, wake, e);
+        return e->m.sights != NULL ? GW_OK : GW_E_NOMEM;
+    }
+    if (status == GW_OK && e->m.blind[0] != '\0') {
+        app_note("%s takes no pictures: %s", e->m.id, e->m.blind);
+    }
+    return status;
+}
+
 static gw_status open_model(entry *e, const app_options *o) {
     gw_model_options options;
     int64_t pool = (int64_t)o->cache_tokens;
@@ -260,7 +281,7 @@ static gw_status open_model(entry *e, const app_options *o) {
     }
     options.progress = on_progress;
     options.progress_user = e;
-    gw_status status = gw_model_open(&options, &e->m.gw);
+    gw_status status = open_seeing(e, o, &options);
     if (status != GW_OK) {
         return status;
     }

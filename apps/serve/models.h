@@ -10,7 +10,9 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "apps/pictures.h"
 #include "apps/serve/fault.h"
+#include "apps/serve/sights.h"
 #include "apps/serve/server.h"
 #include "include/godwit_encoder.h"
 
@@ -33,6 +35,8 @@ typedef struct model {
     char chat_fault[512];
     const char *chat_template; /* the source; "" where a form writes */
     size_t chat_template_bytes;
+    sights *sights; /* NULL: it takes no pictures; blind says why, where somebody may wonder */
+    char blind[PICTURES_BLIND];
     gw_model *draft;     /* drafts for the batch, or NULL */
     gw_batch *batch;     /* NULL: it makes vectors and scores, no text */
     gw_encoder *encoder; /* NULL: it makes text */

@@ -368,7 +368,7 @@ function body(n, view) {
     parts.push(d);
   }
   if (n.role === "user") {
-    if (n.files) parts.push(make("p", null, ...n.files.map(f => make("span", {class: "file"}, f.name))));
+    if (n.files) parts.push(make("p", null, ...n.files.map(f => thumbnail(f) || make("span", {class: "file"}, f.name))));
     if (n.text) parts.push(make("div", {class: "said"}, n.text));
   } else if (n.role === "tool") {
     parts.push(make("details", null, make("summary", null, "Result of " + (n.name || "a call")), make("div", {class: "thought"}, n.text)));
@@ -382,6 +382,10 @@ function body(n, view) {
   if (n.error) parts.push(make("p", {class: "error"}, n.error));
   return parts;
 }
+
+/* A picture of a message; null: the file is a text. */
+const isPicture = f => typeof f.image === "string" && /^data:image\/(jpeg|png|webp);base64,/.test(f.image);
+const thumbnail = f => isPicture(f) ? make("img", {src: f.image, alt: f.name, title: f.name}) : null;
 
 const views = new Map();
 function messageView(n) {
@@ -431,7 +435,7 @@ function showList() {
     {type: "button", "aria-current": c.id === chat.id ? "true" : null, title: titleOf(c), onclick: () => go(c)}, titleOf(c)))));
 }
 function showFiles() {
-  $("files").replaceChildren(...pending.map((f, k) => make("li", null, f.name + " ",
+  $("files").replaceChildren(...pending.map((f, k) => make("li", null, thumbnail(f), f.name + " ",
     button("×", () => { pending.splice(k, 1); showFiles(); }, "Remove " + f.name))));
 }
 const drawer = open => {
@@ -464,14 +468,18 @@ const listen = {
 
 /* ---- asking ---------------------------------------------------------------------------------------- */
 
-const withFiles = n => (n.files || []).map(f => `File ${f.name}:\n\`\`\`\n${f.text}\n\`\`\`\n\n`).join("") + n.text;
+const withFiles = n => (n.files || []).filter(f => !isPicture(f)).map(f => `File ${f.name}:\n\`\`\`\n${f.text}\n\`\`\`\n\n`).join("") + n.text;
+const contentOf = n => {
+  const pictures = (n.files || []).filter(isPicture).map(f => ({type: "image_url", image_url: {url: f.image}}));
+  return pictures.length ? [...pictures, {type: "text", text: withFiles(n)}] : withFiles(n);
+};
 function messagesTo(id) {
   const all = [];
   if (chat.system) all.push({role: "system", content: chat.system});
   const chain = [];
   for (let n = chat.nodes[id]; n; n = chat.nodes[n.parent]) chain.unshift(n);
   for (const n of chain) {
-    if (n.role === "user") all.push({role: "user", content: withFiles(n)});
+    if (n.role === "user") all.push({role: "user", content: contentOf(n)});
     else if (n.role === "tool") all.push({role: "tool", tool_call_id: n.call, name: n.name, content: n.text});
     else {
       const m = {role: "assistant", content: n.text};
@@ -662,14 +670,24 @@ function removeNode(n) {
 
 /* ---- files, export, import --------------------------------------------------------------------------- */
 
+const seesPictures = () => Boolean(props && props.modalities && props.modalities.vision);
+function addPicture(file) {
+  if (!seesPictures()) { say(`${file.name}: this model takes no pictures.`); return; }
+  if (file.size > 20 << 20) { say(`${file.name} is larger than 20 MB.`); return; }
+  const reader = new FileReader();
+  reader.onload = () => { pending.push({name: file.name, image: reader.result}); showFiles(); };
+  reader.onerror = () => say(`${file.name} cannot be read.`);
+  reader.readAsDataURL(file);
+}
 async function addFile(file) {
+  if (/^image\/(jpeg|png|webp)$/.test(file.type)) { addPicture(file); return; }
   if (file.size > 4 << 20) { say(`${file.name} is larger than 4 MB.`); return; }
   const bytes = new Uint8Array(await file.arrayBuffer());
   try {
     const text = new TextDecoder("utf-8", {fatal: true}).decode(bytes);
     if (text.includes("\0")) throw new Error();
     pending.push({name: file.name, text});
-  } catch { say(`${file.name} is no text: only text files can be read.`); }
+  } catch { say(`${file.name} is no text: texts can be read, and pictures (JPEG, PNG, WebP).`); }
   showFiles();
 }
 function download(name, value) {
@@ -688,7 +706,8 @@ function fromOther(one) {
     if (!id) continue;
     let up = m.parent;
     for (let k = 0; up != null && !map.has(String(up)) && k < 100; k++) up = (one.messages.find(x => String(x.id) === String(up)) || {}).parent;
-    const files = (m.extra || []).filter(x => x.content).map(x => ({name: x.name || "file", text: x.content}));
+    const files = (m.extra || []).filter(x => x.content || x.base64Url).map(x => x.content
+      ? {name: x.name || "file", text: x.content} : {name: x.name || "picture", image: x.base64Url});
     c.nodes[id] = {id, role: m.role === "user" ? "user" : "assistant", parent: up != null ? map.get(String(up)) || null : null,
       text: typeof m.content === "string" ? m.content : "", time: Number(m.timestamp) || Date.now(),
       reasoning: m.thinking || m.reasoningContent || undefined, files: files.length ? files : undefined};

@@ -31,29 +31,64 @@ static const json_t *text_of(const json_t *part, const char *type) {
     return NULL;
 }
 
-static int add_part(text_buffer *out, const json_t *part, size_t message, size_t number, int result,
-                    fault *f) {
-    const char *type = json_string_value(json_object_get(part, "type"));
-    const json_t *text = text_of(part, type);
-    char name[80];
-    if (text == NULL && !result) {
-        return fault_set(f, 400, "messages",
-                         "messages[%zu].content[%zu]: a part of type '%.40s' cannot be read: this "
-                         "model takes text",
-                         message, number, type != NULL ? type : "?");
-    }
-    snprintf(name, sizeof name, "[%.40s: not shown, this model takes text]",
-             type != NULL ? type : "?");
-    const char *said = text != NULL ? json_string_value(text) : name;
-    size_t bytes = text != NULL ? json_string_length(text) : strlen(name);
-    if ((number > 0 && text_add(out, "\n", 1) != 0) || text_add(out, said, bytes) != 0) {
-        return fault_set(f, 503, NULL, "out of memory");
-    }
-    return 0;
+/* What is read of a content: how it ends decides whether a line end comes before the next part. */
+typedef struct reading {
+    text_buffer out;
+    picture_list *pictures;
+    size_t message;
+    int result, after_text;
+    fault *f;
+} reading;
+
+static int add(reading *r, const char *said, size_t bytes, int is_text) {
+    int line = is_text && r->after_text;
+    r->after_text = is_text;
+    return (line && text_add(&r->out, "\n", 1) != 0) || text_add(&r->out, said, bytes) != 0
+               ? fault_set(r->f, 503, NULL, "out of memory")
+               : 0;
 }
 
-json_t *parts_read(const json_t *content, size_t message, int result, fault *f) {
-    text_buffer out = {0};
+static int add_named(reading *r, const char *type) {
+    char name[80];
+    snprintf(name, sizeof name, "[%.40s: not shown, this model takes text]", type);
+    return add(r, name, strlen(name), 1);
+}
+
+/* Pictures of a result that the server cannot take are named like all that it cannot. */
+static int add_picture(reading *r, const json_t *part, const char *type, size_t number) {
+    char field[64], mark[PICTURE_MARK];
+    snprintf(field, sizeof field, "messages[%zu].content[%zu]", r->message, number);
+    if (picture_add(r->pictures, part, type, field, mark, r->f) != 0) {
+        if (!r->result || r->f->status != 400) {
+            return -1;
+        }
+        *r->f = (fault){0};
+        return add_named(r, type);
+    }
+    r->pictures->at[r->pictures->n - 1].of_a_result = r->result;
+    return add(r, mark, strlen(mark), 0);
+}
+
+static int add_part(reading *r, const json_t *part, size_t number) {
+    const char *type = json_string_value(json_object_get(part, "type"));
+    const json_t *text = text_of(part, type);
+    if (text != NULL) {
+        return add(r, json_string_value(text), json_string_length(text), 1);
+    }
+    type = type != NULL ? type : json_object_get(part, "image_url") != NULL ? "image_url" : "?";
+    if (picture_is(type)) {
+        return add_picture(r, part, type, number);
+    }
+    return r->result ? add_named(r, type)
+                     : fault_set(r->f, 400, "messages",
+                                 "messages[%zu].content[%zu]: a part of type '%.40s' cannot be "
+                                 "read: models here take text and pictures",
+                                 r->message, number, type);
+}
+
+json_t *parts_read(const json_t *content, size_t message, int result, picture_list *pictures,
+                   fault *f) {
+    reading r = {.pictures = pictures, .message = message, .result = result, .f = f};
     const json_t *part;
     size_t i;
     if (content == NULL || json_is_null(content)) {
@@ -68,12 +103,12 @@ json_t *parts_read(const json_t *content, size_t message, int result, fault *f) 
         return NULL;
     }
     json_array_foreach(content, i, part) {
-        if (add_part(&out, part, message, i, result, f) != 0) {
-            free(out.at);
+        if (add_part(&r, part, i) != 0) {
+            free(r.out.at);
             return NULL;
         }
     }
-    json_t *text = out.n > 0 ? json_stringn_nocheck(out.at, out.n) : json_string("");
-    free(out.at);
+    json_t *text = r.out.n > 0 ? json_stringn_nocheck(r.out.at, r.out.n) : json_string("");
+    free(r.out.at);
     return text;
 }

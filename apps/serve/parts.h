@@ -5,12 +5,13 @@
 
 #include <jansson.h>
 
-#include "apps/serve/fault.h"
+#include "apps/serve/picture.h"
 
 /* The text of message number `message`, its parts joined by line ends: a new JSON text, or NULL and
- * *f for a part that this model cannot read. result: it is what a tool gave, where such a part is
- * only named, since the client cannot take it back. Time and memory in proportion to the content.
- */
-json_t *parts_read(const json_t *content, size_t message, int result, fault *f);
+ * *f for a part that no model can read. Pictures are added to the list, and marks of theirs stand
+ * in the text. result: it is what a tool gave, where a part that cannot be read is only named,
+ * since the client cannot take it back. Time and memory in proportion to the content. */
+json_t *parts_read(const json_t *content, size_t message, int result, picture_list *pictures,
+                   fault *f);
 
 #endif

@@ -59,7 +59,7 @@ static int read_request(job *j, const json_t *body, fault *f) {
         ask_read_grammar(a, body, f) != 0 || tools_read(a, body, f) != 0) {
         return -1;
     }
-    json_t *messages = chat_text_messages(json_object_get(body, "messages"), f);
+    json_t *messages = chat_text_messages(a, json_object_get(body, "messages"), f);
     return messages != NULL ? chat_text_read(a, body, messages, f) : -1;
 }
 

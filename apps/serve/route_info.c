@@ -143,8 +143,11 @@ static void answer_models(conn *c, const char *rest) {
         const char *id = models_id(s->models, i);
         json_array_append_new(data, model_object(s, i));
         /* What Codex and clients of Ollama look for beside it. */
-        json_array_append_new(names, json_pack("{s:s, s:s, s:s, s:[s, s]}", "name", id, "model", id,
-                                               "slug", id, "capabilities", "completion", "tools"));
+        const model *m = models_at(s->models, i);
+        json_array_append_new(names,
+                              json_pack("{s:s, s:s, s:s, s:[s, s, s*]}", "name", id, "model", id,
+                                        "slug", id, "capabilities", "completion", "tools",
+                                        m != NULL && m->sights != NULL ? "multimodal" : NULL));
     }
     reply_json(c, 200,
                json_pack("{s:s, s:o, s:o}", "object", "list", "data", data, "models", names));

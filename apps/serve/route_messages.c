@@ -18,12 +18,12 @@ static int is_billing_line(const char *text) {
 }
 
 /* The instructions: a text or a list of blocks, joined by line ends. */
-static json_t *system_text(const json_t *content, fault *f) {
+static json_t *system_text(ask *a, const json_t *content, fault *f) {
     json_t *kept = json_array(), *block;
     size_t i;
     if (!json_is_array(content)) {
         json_decref(kept);
-        return parts_read(content, 0, 0, f);
+        return parts_read(content, 0, 0, &a->pictures, f);
     }
     json_array_foreach((json_t *)(uintptr_t)content, i, block) {
         const char *text = json_string_value(json_object_get(block, "text"));
@@ -31,7 +31,7 @@ static json_t *system_text(const json_t *content, fault *f) {
             json_array_append(kept, block);
         }
     }
-    json_t *text = parts_read(kept, 0, 0, f);
+    json_t *text = parts_read(kept, 0, 0, &a->pictures, f);
     json_decref(kept);
     return text;
 }
@@ -109,11 +109,11 @@ static int add_message(json_t *out, const json_t *message, size_t number, fault 
     return 0;
 }
 
-static json_t *read_messages(const json_t *body, fault *f) {
+static json_t *read_messages(ask *a, const json_t *body, fault *f) {
     json_t *out = json_array();
     const json_t *list = json_object_get(body, "messages"), *message;
     size_t i;
-    json_t *system = system_text(json_object_get(body, "system"), f);
+    json_t *system = system_text(a, json_object_get(body, "system"), f);
     if (system == NULL) {
         json_decref(out);
         return NULL;
@@ -128,7 +128,7 @@ static json_t *read_messages(const json_t *body, fault *f) {
             return NULL;
         }
     }
-    json_t *read = json_is_array(list) ? chat_text_messages(out, f) : NULL;
+    json_t *read = json_is_array(list) ? chat_text_messages(a, out, f) : NULL;
     if (!json_is_array(list)) {
         fault_set(f, 400, "messages", "messages: a list of messages is needed");
     }
@@ -187,7 +187,7 @@ static int read_chat(job *j, const json_t *body, fault *f) {
     json_t *messages = NULL;
     if (refuse_threads(body, f) != 0 || ask_refuse(body, refused, f) != 0 ||
         ask_text(body, "model", &j->ask.model, f) != 0 || read_tools(&j->ask, body, f) != 0 ||
-        (messages = read_messages(body, f)) == NULL ||
+        (messages = read_messages(&j->ask, body, f)) == NULL ||
         chat_text_read(&j->ask, body, messages, f) != 0) {
         return -1;
     }
@@ -362,7 +362,7 @@ static void fail(job *j, const fault *f) {
 
 static json_t *count(job *j) {
     gw_chat_text text = {0};
-    if (chat_text_count(j->m, &j->ask, &text, &j->f) != 0) {
+    if (job_chat_text(j, 1, &text) != 0) {
         return NULL;
     }
     json_t *answer = json_pack("{s:I}", "input_tokens", (json_int_t)text.n_ids);

@@ -6,10 +6,8 @@
 #include "apps/serve/routes.h"
 
 static int read_request(job *j, const json_t *body, fault *f) {
-    static const ask_refusal refused[] = {{"post_sampling_probs", "false"},
-                                          {"response_fields", "[]"},
-                                          {"multimodal_data", "[]"},
-                                          {NULL, NULL}};
+    static const ask_refusal refused[] = {
+        {"post_sampling_probs", "false"}, {"response_fields", "[]"}, {NULL, NULL}};
     ask *a = &j->ask;
     int64_t probs = 0, n = 1;
     if (ask_refuse(body, refused, f) != 0 || ask_text(body, "model", &a->model, f) != 0 ||

@@ -6,6 +6,7 @@
 
 #include "apps/serve/chat_text.h"
 #include "apps/serve/job.h"
+#include "apps/serve/parts.h"
 #include "apps/serve/routes.h"
 #include "apps/serve/tools.h"
 
@@ -133,6 +134,9 @@ static json_t *show(job *j) {
     if (writes) {
         json_array_append_new(can, json_string("tools"));
     }
+    if (m != NULL && m->sights != NULL) {
+        json_array_append_new(can, json_string("vision"));
+    }
     if (m != NULL && strstr(m->chat_template, "think") != NULL) {
         json_array_append_new(can, json_string("thinking"));
     }
@@ -250,27 +254,54 @@ static int read_think(ask *a, const json_t *body, fault *f) {
     return 0;
 }
 
-static int refuse_images(const json_t *object, fault *f) {
-    return json_array_size(json_object_get(object, "images")) > 0
-               ? fault_set(f, 400, "images", "images cannot be read: this model takes text")
-               : 0;
+/* The content of an object with "images": these, then its text, as parts; NULL: it has none.
+ * before: what stands before "images" in messages about them. */
+static json_t *content_of(const json_t *object, const json_t *text, const char *before) {
+    const json_t *images = json_object_get(object, "images"), *one;
+    size_t i;
+    if (json_array_size(images) == 0) {
+        return NULL;
+    }
+    json_t *parts = json_array();
+    json_array_foreach(images, i, one) {
+        json_array_append_new(parts, json_pack("{s:s, s:O, s:o}", "type", "images", "file", one,
+                                               "field", json_sprintf("%simages[%zu]", before, i)));
+    }
+    if (json_string_length(text) > 0) {
+        json_array_append_new(parts, json_pack("{s:s, s:O}", "type", "text", "text", text));
+    }
+    return parts;
+}
+
+static json_t *with_images(const json_t *list) {
+    json_t *out = json_array();
+    const json_t *message;
+    size_t i;
+    json_array_foreach(list, i, message) {
+        char before[40];
+        snprintf(before, sizeof before, "messages[%zu].", i);
+        json_t *own = json_copy((json_t *)(uintptr_t)message);
+        json_t *content = content_of(message, json_object_get(message, "content"), before);
+        if (content != NULL) {
+            json_object_set_new(own, "content", content);
+            json_object_del(own, "images");
+        }
+        json_array_append_new(out, own);
+    }
+    return out;
 }
 
 static int read_chat(job *j, const json_t *body, fault *f) {
-    const json_t *list = json_object_get(body, "messages"), *message;
-    size_t i;
+    const json_t *list = json_object_get(body, "messages");
     if (list == NULL || json_is_null(list) || (json_is_array(list) && json_array_size(list) == 0)) {
         return nothing_to_say(j, body, 1, f);
-    }
-    json_array_foreach(list, i, message) {
-        if (refuse_images(message, f) != 0) {
-            return -1;
-        }
     }
     if (read_common(j, body, f) != 0 || tools_read(&j->ask, body, f) != 0) {
         return -1;
     }
-    json_t *messages = chat_text_messages(list, f);
+    json_t *all = json_is_array(list) ? with_images(list) : NULL;
+    json_t *messages = chat_text_messages(&j->ask, all, f);
+    json_decref(all);
     return messages != NULL && chat_text_read(&j->ask, body, messages, f) == 0
                ? read_think(&j->ask, body, f)
                : -1;
@@ -287,23 +318,34 @@ static int read_generate(job *j, const json_t *body, fault *f) {
     if (none && json_array_size(json_object_get(body, "images")) == 0) {
         return nothing_to_say(j, body, 0, f);
     }
-    if (ask_refuse(body, refused, f) != 0 || refuse_images(body, f) != 0 ||
-        read_common(j, body, f) != 0 || ask_bool(body, "raw", &raw, f) != 0) {
+    if (ask_refuse(body, refused, f) != 0 || read_common(j, body, f) != 0 ||
+        ask_bool(body, "raw", &raw, f) != 0) {
         return -1;
     }
-    if (!json_is_string(prompt)) {
+    json_t *content = content_of(body, prompt, "");
+    if (!json_is_string(prompt) && !none) {
+        json_decref(content);
         return fault_set(f, 400, "prompt", "prompt: a text is needed");
     }
     if (raw) {
         j->ask.given = prompt;
-        return 0;
+        json_decref(content);
+        return content == NULL ? 0
+                               : fault_set(f, 400, "images",
+                                           "images: a raw prompt has no place for them: leave "
+                                           "\"raw\" out");
+    }
+    json_t *said = parts_read(content != NULL ? content : prompt, 0, 0, &j->ask.pictures, f);
+    json_decref(content);
+    if (said == NULL) {
+        return -1;
     }
     json_t *messages = json_array();
     if (json_string_length(system) > 0) {
         json_array_append_new(messages,
                               json_pack("{s:s, s:O}", "role", "system", "content", system));
     }
-    json_array_append_new(messages, json_pack("{s:s, s:O}", "role", "user", "content", prompt));
+    json_array_append_new(messages, json_pack("{s:s, s:o}", "role", "user", "content", said));
     return chat_text_read(&j->ask, body, messages, f) == 0 ? read_think(&j->ask, body, f) : -1;
 }
 

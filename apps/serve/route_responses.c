@@ -114,7 +114,7 @@ static int read_items(json_t *messages, const json_t *input, fault *f) {
     return 0;
 }
 
-static json_t *read_input(const json_t *body, fault *f) {
+static json_t *read_input(ask *a, const json_t *body, fault *f) {
     json_t *messages = json_array(), *input = json_object_get(body, "input");
     json_t *instructions = json_object_get(body, "instructions");
     if (json_is_string(instructions)) {
@@ -128,7 +128,7 @@ static json_t *read_input(const json_t *body, fault *f) {
     } else {
         read_items(messages, input, f);
     }
-    json_t *read = f->status == 0 ? chat_text_messages(messages, f) : NULL;
+    json_t *read = f->status == 0 ? chat_text_messages(a, messages, f) : NULL;
     json_decref(messages);
     return read;
 }
@@ -143,7 +143,7 @@ static int read_prompt(job *j, const json_t *body, fault *f) {
     ask *a = &j->ask;
     json_t *messages = NULL;
     if (ask_refuse(body, refused, f) != 0 || ask_text(body, "model", &a->model, f) != 0 ||
-        tools_read(a, body, f) != 0 || (messages = read_input(body, f)) == NULL ||
+        tools_read(a, body, f) != 0 || (messages = read_input(a, body, f)) == NULL ||
         chat_text_read(a, body, messages, f) != 0) {
         return -1;
     }
@@ -445,7 +445,7 @@ static const api responses_api = {
 
 static json_t *count(job *j) {
     gw_chat_text text = {0};
-    if (chat_text_count(j->m, &j->ask, &text, &j->f) != 0) {
+    if (job_chat_text(j, 1, &text) != 0) {
         return NULL;
     }
     json_t *answer = json_pack("{s:s, s:I}", "object", "response.input_tokens", "input_tokens",

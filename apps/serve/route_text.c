@@ -111,7 +111,7 @@ static json_t *detokenize(job *j) {
 static int read_chat(job *j, const json_t *body, fault *f) {
     json_t *messages = NULL;
     if (read_model(j, body, f) != 0 || tools_read(&j->ask, body, f) != 0 ||
-        (messages = chat_text_messages(json_object_get(body, "messages"), f)) == NULL) {
+        (messages = chat_text_messages(&j->ask, json_object_get(body, "messages"), f)) == NULL) {
         return -1;
     }
     return chat_text_read(&j->ask, body, messages, f);
@@ -119,7 +119,7 @@ static int read_chat(job *j, const json_t *body, fault *f) {
 
 static json_t *apply_template(job *j) {
     gw_chat_text text = {0};
-    if (chat_text_count(j->m, &j->ask, &text, &j->f) != 0) {
+    if (job_chat_text(j, 1, &text) != 0) {
         return NULL;
     }
     json_t *answer = json_pack("{s:o, s:I}", "prompt", job_bytes(text.text, text.bytes), "n_tokens",
@@ -130,7 +130,7 @@ static json_t *apply_template(job *j) {
 
 static json_t *count_input(job *j) {
     gw_chat_text text = {0};
-    if (chat_text_count(j->m, &j->ask, &text, &j->f) != 0) {
+    if (job_chat_text(j, 1, &text) != 0) {
         return NULL;
     }
     json_t *answer = json_pack("{s:s, s:I}", "object", "chat.completion.input_tokens",
@@ -261,8 +261,8 @@ static void answer_props(conn *c, const char *rest) {
                   "model_alias", m->id, "model_path", m->path != NULL ? m->path : "",
                   "chat_template", job_bytes(m->chat_template, m->chat_template_bytes), "bos_token",
                   spelled(m, gw_token_bos(m->gw)), "eos_token", spelled(m, gw_token_eos(m->gw)),
-                  "build_info", "godwit " GW_VERSION, "modalities", "vision", 0, "audio", 0,
-                  "n_ctx_train", (int)m->info.n_ctx_train, "is_sleeping", 0);
+                  "build_info", "godwit " GW_VERSION, "modalities", "vision", m->sights != NULL,
+                  "audio", 0, "n_ctx_train", (int)m->info.n_ctx_train, "is_sleeping", 0);
     /* it goes on with texts and has not learned to answer: the page offers that */
     json_object_set_new(
         all, "base_model",

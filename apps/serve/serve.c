@@ -13,6 +13,7 @@
 #include "apps/serve/access_log.h"
 #include "apps/serve/account.h"
 #include "apps/serve/conn.h"
+#include "apps/serve/fetch.h"
 #include "apps/serve/grammars.h"
 #include "apps/serve/job.h"
 #include "apps/serve/listen.h"
@@ -222,6 +223,15 @@ static int open_server(server *s) {
     }
     if (code == APP_OK) {
         code = models_open(s, &s->models);
+    }
+    if (code == APP_OK && o->mmproj != NULL && models_count(s->models) > 1) {
+        app_error("--mmproj is the tower of one model, and there are %zu: put each next to its "
+                  "model instead",
+                  models_count(s->models));
+        code = APP_USAGE;
+    }
+    if (code == APP_OK && o->allow_image_urls && fetch_open() != 0) {
+        code = APP_FAILURE;
     }
     if (code == APP_OK) {
         code = add_events(s);

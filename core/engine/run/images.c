@@ -8,6 +8,7 @@
 
 #include "core/base/file.h"
 #include "core/base/json.h"
+#include "core/base/sha256.h"
 #include "core/image/marks.h"
 #include "core/model/config.h"
 #include "core/model/gguf.h"
@@ -134,6 +135,27 @@ void gw_image_free(gw_patches *image) {
 void gw_image_describe(const gw_patches *image, gw_image_info *out) {
     *out = (gw_image_info){.tokens = image->tokens, .patches = image->n, .tiles = image->n_tiles};
     memcpy(out->digest, image->digest, sizeof out->digest);
+}
+
+void gw_image_salt(gw_patches *image, uint64_t salt) {
+    gw_sha256 h;
+    if (salt != 0) {
+        gw_sha256_begin(&h);
+        gw_sha256_add(&h, image->digest, sizeof image->digest);
+        gw_sha256_add(&h, &salt, sizeof salt);
+        gw_sha256_end(&h, image->digest);
+    }
+}
+
+void gw_image_drop_pixels(gw_patches *image) {
+    free(image->values);
+    image->values = NULL;
+}
+
+uint64_t gw_image_bytes(const gw_patches *image) {
+    uint64_t values = image->values != NULL ? (uint64_t)image->n * (uint64_t)image->width : 0;
+    return sizeof *image + (uint64_t)image->n_tiles * sizeof *image->tile +
+           values * sizeof *image->values;
 }
 
 /* ---- texts ----------------------------------------------------------------------------------- */
