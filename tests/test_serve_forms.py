@@ -299,3 +299,28 @@ def test_heavy_schemas_delay_nobody_and_end_with_the_server():
     assert took < 3, took  # 0.2 s of a machine that is not shared
     begin = time.monotonic()
     assert s.stop() == 0 and time.monotonic() - begin < 10
+
+
+def test_integers_beyond_64_bits(tools_server):
+    """A bound is brought within 64 bits, so that what is made is valid; what has to be exact is refused by its place."""
+    for bound, least in ((2**64 - 1, 2**63 - 2), (10**30, 0)):
+        schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": least, "maximum": bound}},
+                  "required": ["n"], "additionalProperties": False}
+        ask = {"messages": SAY, "max_tokens": 80, "seed": 3, "temperature": 0}
+        tool = {"tools": [function("count", schema)], "tool_choice": "required"}
+        call = tools_server.post("/v1/chat/completions", {**ask, **tool})["choices"][0]["message"]["tool_calls"][0]
+        assert least <= int(re.search(r'"n":\s*(\d+)\s', call["function"]["arguments"])[1]) < 2**63
+        form = {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}}
+        text = tools_server.post("/v1/chat/completions", {**ask, **form})["choices"][0]["message"]["content"]
+        assert least <= int(re.search(r'"n":\s*(\d+)\s', text)[1]) < 2**63
+    for value, where in (({"const": 2**64}, ".const"), ({"enum": [1, -2**63 - 1]}, ".enum[1]"),
+                         ({"type": "integer", "multipleOf": 10**20}, ".multipleOf"),
+                         ({"type": "integer", "minimum": 2**64}, ".minimum")):
+        schema = {"type": "object", "properties": {"n": value}}
+        for body in ({"tools": [function("count", schema)]}, {"json_schema": schema}):
+            error = tools_server.post("/v1/chat/completions", {"messages": SAY, **body}, expect=400)["error"]
+            assert error["param"].endswith("properties.n" + where) and "64 bits" in error["message"]
+    for name in ("seed", "max_tokens", "n", "top_k"):
+        error = tools_server.post("/v1/chat/completions", {"messages": SAY, name: 2**64}, expect=400)["error"]
+        assert error["param"] == name
+    assert tools_server.post("/v1/chat/completions", {"messages": SAY, "max_tokens": 1, "metadata": {"id": 10**30}})

@@ -8,6 +8,7 @@
 
 #include "apps/sampling.h"
 #include "apps/serve/text.h"
+#include "apps/serve/wide.h"
 #include "core/base/json.h"
 
 /* ---- parsing --------------------------------------------------------------------------------- */
@@ -50,7 +51,8 @@ json_t *ask_parse_within(const char *text, size_t bytes) {
 }
 
 /* Generators write the bounds of unsigned integers, and JavaScript rounds those of signed ones up:
- * what 64 bits do not hold is a real number, as everywhere in JavaScript. */
+ * what 64 bits do not hold is a real number, as everywhere in JavaScript. A field that needs an
+ * integer refuses it, schemas have wide.h. */
 json_t *ask_parse(const char *text, size_t bytes, fault *f) {
     enum { FLAGS = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL };
     json_error_t error;
@@ -60,6 +62,10 @@ json_t *ask_parse(const char *text, size_t bytes, fault *f) {
         char *wide = gw_json_widen(text, bytes, &wide_bytes);
         root = wide != NULL ? json_loadb(wide, wide_bytes, FLAGS, &error) : NULL;
         free(wide);
+        if (root != NULL && wide_tame(root, f) != 0) {
+            json_decref(root);
+            return NULL;
+        }
     }
     if (root == NULL) {
         fault_set(f, 400, NULL,

@@ -61,6 +61,11 @@ gw_status gw_json_parse_reals(const char *where, const void *text, size_t n, jso
 
 static int is_digit(char c) { return c >= '0' && c <= '9'; }
 
+static int beyond_64_bits(const char *digits, size_t n, int negative) {
+    const char *last = negative ? "9223372036854775808" : "9223372036854775807";
+    return n == strlen(last) ? memcmp(digits, last, n) > 0 : n > strlen(last);
+}
+
 char *gw_json_widen(const char *text, size_t n, size_t *n_out) {
     enum { DIGITS = 18 };
     char *out = malloc(n + 2 * (n / DIGITS) + 1);
@@ -82,7 +87,7 @@ char *gw_json_widen(const char *text, size_t n, size_t *n_out) {
         }
         memcpy(out + used, text + i, end - i);
         used += end - i;
-        if (whole && end - i > DIGITS) {
+        if (whole && beyond_64_bits(text + i, end - i, i > 0 && text[i - 1] == '-')) {
             memcpy(out + used, ".0", 2);
             used += 2;
         }

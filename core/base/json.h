@@ -25,8 +25,8 @@ gw_status gw_json_parse_reals(const char *where, const void *text, size_t n, jso
  * limit"): an integer beyond 64 bits is a real number, which no getter of integers takes. */
 gw_status gw_json_parse_settings(const char *where, const void *text, size_t n, json_t **out);
 
-/* A copy of a JSON text in which every integer of more digits than 64 bits surely hold is a real
- * number; freed by the caller, of *n_out bytes. NULL: no memory. */
+/* A copy of a JSON text in which every integer beyond 64 bits is a real number; freed by the
+ * caller, of *n_out bytes. NULL: no memory. */
 char *gw_json_widen(const char *text, size_t n, size_t *n_out);
 
 /* Members of an object; GW_E_TYPE names the key. */

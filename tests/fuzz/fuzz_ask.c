@@ -12,6 +12,7 @@
 #include "apps/serve/parts.c"
 #include "apps/serve/text.c"
 #include "apps/serve/tools.c"
+#include "apps/serve/wide.c"
 
 void app_note(const char *fmt, ...) { (void)fmt; } /* nothing is printed here */
 
