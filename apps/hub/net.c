@@ -251,7 +251,8 @@ static int fault(const curl_library *c, const transfer *t, const char *what, con
     if (t->refused) {
         app_error("%s: the server sends something else than the file that its list names", what);
     } else if (t->result != 0) {
-        app_error("%s: %.*s: %s", what, host, url, c->easy_strerror(t->result));
+        app_error("%s: the download from %.*s failed: %s", what, host, url,
+                  c->easy_strerror(t->result));
     } else if (t->code == 401) {
         app_error("%s: the hub wants a token (401): set HF_TOKEN, or check the name", what);
     } else if (t->code == 403) {
