@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from program import EMULATOR, SANITIZED, run
+from seeing import PICTURES, coded, data_uri, seeing_model
 from serving import MODEL, TASKS, serving
 
 pytestmark = pytest.mark.skipif(bool(EMULATOR) or SANITIZED, reason="the server of the release build")
@@ -196,6 +197,32 @@ print(json.dumps(out))
     assert got["models"] == got["running"] == [MODEL.stem] and "tools" in got["show"]
     assert got["text"] == got["stream"] == text and got["generate"] == [text, 8, "length"]
     assert isinstance(got["json"]["a"], int)
+
+
+def test_pictures(clients, tmp_path):
+    """A picture from each client is the same one, as chat completions of no client have it."""
+    with serving("-c", 512, "--api-key", "secret", "--ignore-eos", model=seeing_model(tmp_path / "model")) as s:
+        content = [{"type": "image_url", "image_url": {"url": data_uri("rgb.png")}}, {"type": "text", "text": "w5 w6 w7"}]
+        answer = s.post("/v1/chat/completions", {"messages": [{"role": "user", "content": content}], "max_tokens": 8,
+                                                 "temperature": 0}, headers=KEY)["choices"][0]["message"]["content"]
+        got = script(clients, s, '''
+import json, os, openai, anthropic, ollama
+at, say, uri, data = f"http://127.0.0.1:{os.environ['PORT']}", "w5 w6 w7", os.environ["URI"], os.environ["DATA"]
+o = openai.OpenAI(base_url=at + "/v1", api_key="secret", max_retries=0)
+chat = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": uri, "detail": "auto"}}, {"type": "text", "text": say}]}]
+out = [o.chat.completions.create(model="any", messages=chat, max_tokens=8, temperature=0).choices[0].message.content]
+items = [{"role": "user", "content": [{"type": "input_image", "image_url": uri, "detail": "auto"}, {"type": "input_text", "text": say}]}]
+out.append(o.responses.create(model="any", input=items, max_output_tokens=8, temperature=0).output_text)
+a = anthropic.Anthropic(base_url=at, api_key="secret", max_retries=0)
+image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+m = a.messages.create(model="any", max_tokens=8, extra_body={"temperature": 0}, messages=[{"role": "user", "content": [image, {"type": "text", "text": say}]}])
+out.append(m.content[0].text)
+l = ollama.Client(host=at, headers={"Authorization": "Bearer secret"})
+message = {"role": "user", "content": say, "images": [os.environ["FILE"]]}
+out.append(l.chat(model="any", messages=[message], options={"num_predict": 8, "temperature": 0}).message.content)
+print(json.dumps(out))
+''', URI=data_uri("rgb.png"), DATA=coded("rgb.png"), FILE=str(PICTURES / "rgb.png"))
+        assert got == [answer] * 4
 
 
 def test_anthropic_tool_runner(clients, server):
