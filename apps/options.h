@@ -80,7 +80,7 @@ typedef struct app_options {
     int32_t keep;
     const char *prompt_cache;
     /* text in */
-    const char *prompt, *file;
+    const char *prompt, *file, *suffix;
     app_ints ids;
     int special, no_bos, escape;
     const char *to, *from;

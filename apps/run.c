@@ -14,6 +14,7 @@
 #include "apps/output.h"
 #include "apps/pictures.h"
 #include "apps/signals.h"
+#include "include/godwit_fill.h"
 
 typedef struct run_job {
     const app_options *o;
@@ -30,6 +31,7 @@ typedef struct run_job {
     size_t cached; /* tokens of the prompt that came from a file */
     int no_cache;  /* the file of --prompt-cache is left alone   */
     app_pictures pictures;
+    app_text prefix, suffix; /* of --suffix; shown as they are, not as the prompt has them */
 } run_job;
 
 /* ---- text out -------------------------------------------------------------------------------- */
@@ -86,6 +88,12 @@ static int show_tokens(run_job *job, gw_stream *stream, size_t *all) {
 static int show_prompt(run_job *job) {
     gw_stream *stream = NULL;
     size_t all = 0;
+    if (job->suffix.at != NULL) {
+        int shown = job->o->no_display_prompt ? APP_OK
+                                              : show(job, job->prefix.at, job->prefix.bytes);
+        int begun = generator_begin(&job->g, job->g.grammar, job->g.grammar == NULL);
+        return shown == APP_OK ? begun : shown;
+    }
     gw_status status = gw_stream_new(job->g.model, &stream);
     int code = status == GW_OK ? show_tokens(job, stream, &all) : app_fail(status);
     gw_stream_free(stream);
@@ -96,6 +104,36 @@ static int show_prompt(run_job *job) {
 }
 
 /* ---- setting up ------------------------------------------------------------------------------ */
+
+/* The prompt's text becomes the prefix. */
+static int take_filling(run_job *job, app_text *text) {
+    app_options of_suffix = *job->o;
+    of_suffix.prompt = job->o->suffix;
+    of_suffix.file = NULL;
+    int code = app_read_prompt(&of_suffix, "", 0, &job->suffix);
+    job->prefix = *text;
+    *text = (app_text){0};
+    if (code != APP_OK) {
+        return code;
+    }
+    size_t n_ctx = (size_t)generator_n_ctx(&job->g), answer = n_ctx / 4, cut = 0;
+    if (job->o->n_predict >= 0 && (size_t)job->o->n_predict <= n_ctx / 2) {
+        answer = (size_t)job->o->n_predict;
+    }
+    const gw_fill fill = {.prefix = job->prefix.at,
+                          .prefix_bytes = job->prefix.bytes,
+                          .suffix = job->suffix.at,
+                          .suffix_bytes = job->suffix.bytes,
+                          .room = n_ctx - answer};
+    gw_status status = gw_fill_in(job->g.model, &fill, &job->prompt, &job->n_prompt, &cut);
+    if (status != GW_OK) {
+        return app_fail(status);
+    }
+    if (cut > 0) {
+        app_note("prompt  %zu tokens that are farthest from the gap have no room (-c sets it)", cut);
+    }
+    return APP_OK;
+}
 
 static int take_prompt(run_job *job) {
     const app_options *o = job->o;
@@ -110,7 +148,9 @@ static int take_prompt(run_job *job) {
         free(text.at);
         code = app_read_prompt(o, story, 1, &text);
     }
-    if (code == APP_OK && o->image_files.n > 0) {
+    if (code == APP_OK && o->suffix != NULL) {
+        code = take_filling(job, &text);
+    } else if (code == APP_OK && o->image_files.n > 0) {
         code =
             pictures_prompt(&job->pictures, o, job->g.model, &text, &job->prompt, &job->n_prompt);
     } else if (code == APP_OK) {
@@ -449,6 +489,10 @@ static int run_run(const app_options *o) {
         app_error("--image: not together with %s", beams ? "--beams" : "--prompt-cache");
         code = APP_USAGE;
     }
+    if (code == APP_OK && o->suffix != NULL && (beams || need.images)) {
+        app_error("--suffix: not together with %s", beams ? "--beams" : "--image");
+        code = APP_USAGE;
+    }
     code = code == APP_OK ? app_open_model(o, o->model, o->threads, &need, &job.g.model) : code;
     if (code == APP_OK) {
         gw_model_describe(job.g.model, &job.g.info);
@@ -475,6 +519,9 @@ static int run_run(const app_options *o) {
             code = generate(&job);
         }
         int finish = take_rest(&job);
+        if (finish == APP_OK && code == APP_OK && job.suffix.at != NULL && !o->no_display_prompt) {
+            finish = show(&job, job.suffix.at, job.suffix.bytes);
+        }
         if (job.last != '\n' && job.last != 0) {
             out_text("\n");
         }
@@ -492,6 +539,8 @@ static int run_run(const app_options *o) {
     }
     gw_free(job.prompt);
     gw_free(job.source);
+    free(job.prefix.at);
+    free(job.suffix.at);
     pictures_free(&job.pictures);
     generator_close(&job.g);
     return code;
@@ -516,6 +565,7 @@ const app_command command_run = {
     .examples = "  godwit run\n"
                 "  godwit run model.gguf -p \"The old king\" -n 64 --temp 0\n"
                 "  echo \"The old king\" | godwit run -n 64\n"
+                "  godwit run -m qwen2.5-coder.gguf -p \"def add(a, b):\" --suffix \"print(add(1, 2))\"\n"
                 "  godwit run -m qwen3-vl/ --image cat.jpg -p \"What is in this picture?\"\n"
                 "  godwit run -m model.gguf -f prompt.txt -n 256 --temp 0.7 --seed 42\n"
                 "  godwit run -p \"Was it a \" --grammar 'root ::= \"cat\" | \"dog\"'\n"

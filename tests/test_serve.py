@@ -333,7 +333,7 @@ WRONG = [  # path, body, words of the error
     ("/v1/completions", {"prompt": "a", "top_p": 2}, "top_p"),
     ("/v1/completions", {"prompt": "a", "max_tokens": -5}, "max_tokens"),
     ("/v1/completions", {"prompt": "a", "n": 0}, "n:"),
-    ("/v1/completions", {"prompt": "a", "suffix": "b"}, "suffix"),
+    ("/v1/completions", {"prompt": "a", "suffix": 1}, "suffix"),
     ("/v1/completions", {"prompt": "a", "best_of": 3}, "best_of"),
     ("/v1/completions", {"prompt": "a", "stop": 3}, "stop"),
     ("/v1/completions", {"prompt": "a", "logprobs": 99}, "logprobs"),
@@ -357,7 +357,7 @@ WRONG = [  # path, body, words of the error
     ("/tokenize", {}, "content"),
     ("/detokenize", {"tokens": [-1]}, "tokens"),
     ("/api/chat", {"messages": "x"}, "messages"),
-    ("/api/generate", {"prompt": "a", "suffix": "b"}, "suffix"),
+    ("/api/generate", {"prompt": "a", "suffix": 1}, "suffix"),
 ]
 
 

@@ -561,7 +561,8 @@ int ask_read_format(ask *a, const json_t *format, const char *field, fault *f) {
 
 /* Members that texts of an ask point into. */
 static const char *const pointed[] = {"model",  "stop",    "stop_sequences",       "banned_strings",
-                                      "prompt", "options", "dry_sequence_breakers"};
+                                      "prompt", "options", "dry_sequence_breakers",
+                                      "suffix", "input_prefix", "input_suffix", "input_extra"};
 
 static json_t *kept_members(const json_t *root, const char *const *more) {
     json_t *kept = json_object();
@@ -586,11 +587,16 @@ void ask_trim_request(ask *a, const char *const *more) {
 }
 
 void ask_trim_prompt(ask *a) {
+    static const char *const filled[] = {"suffix", "input_prefix", "input_suffix", "input_extra"};
     json_object_clear(a->chat);
     if (!a->echo) { /* which shows it again */
         json_object_del(a->root, "prompt");
         a->given = NULL;
     }
+    for (size_t i = 0; i < sizeof filled / sizeof filled[0]; i++) {
+        json_object_del(a->root, filled[i]);
+    }
+    memset(&a->fill, 0, sizeof a->fill);
     json_decref(a->tools);
     json_decref(a->callable);
     json_decref(a->by_name);

@@ -66,6 +66,10 @@ typedef struct ask {
     int plain_reasoning; /* reasoning is part of the text, as the model wrote it */
     const char *model;   /* as it was asked for; may be NULL */
     const json_t *given; /* prompts of a text: a text, a list of ids, or a list of these */
+    /* fill.h: text before a suffix; suffix NULL: none is asked for */
+    struct {
+        const json_t *prefix, *suffix, *begun, *files;
+    } fill;
     int no_special;      /* spellings of special tokens in them are text */
     ask_prompt *prompts; /* malloc'd [n_prompts]: as tokens */
     size_t n_prompts;

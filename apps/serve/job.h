@@ -138,6 +138,7 @@ struct job {
     int lost_events;      /* no memory for one */
     size_t n_done_unseen; /* of these, ends of requests */
     int64_t n_prompt, n_cached, n_generated, n_reasoning;
+    size_t n_cut; /* tokens of what is filled in that the prompt had no room for */
     double queued_seconds, prompt_seconds, seconds;
     json_t *own; /* the API's */
     int state, number;

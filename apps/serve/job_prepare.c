@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/serve/fill.h"
 #include "apps/serve/job_parts.h"
 #include "apps/serve/random.h"
 
@@ -139,8 +140,17 @@ static int add_given(job *j, const json_t *given) {
                      "prompt: a text, a list of token ids, or a list of these is needed");
 }
 
+static int add_fill_prompt(job *j) {
+    int32_t *ids = NULL;
+    size_t n = 0;
+    return fill_prompt(j, &ids, &n) == 0 ? add_prompt(j, ids, n) : -1;
+}
+
 static int read_prompts(job *j) {
     const json_t *given = j->ask.given;
+    if (j->ask.fill.suffix != NULL) {
+        return add_fill_prompt(j);
+    }
     const json_t *first = json_array_get(given, 0);
     if (has_both(given)) {
         return add_mixed_prompt(j, given);

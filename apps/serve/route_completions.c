@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/serve/fill.h"
 #include "apps/serve/job.h"
 #include "apps/serve/routes.h"
 
@@ -23,12 +24,11 @@ static int read_logprobs(ask *a, const json_t *body, fault *f) {
 }
 
 static int read_request(job *j, const json_t *body, fault *f) {
-    static const ask_refusal refused[] = {{"suffix", "\"\""}, {NULL, NULL}};
     ask *a = &j->ask;
     int64_t n = 1, best = 1;
     const json_t *options = json_object_get(body, "stream_options");
     a->max_tokens = 16; /* as OpenAI's */
-    if (ask_refuse(body, refused, f) != 0 || ask_text(body, "model", &a->model, f) != 0 ||
+    if (fill_read_suffix(a, body, f) != 0 || ask_text(body, "model", &a->model, f) != 0 ||
         ask_read_common(a, body, f) != 0 || ask_int(body, "n", 1, ASK_CHOICES_MAX, &n, f) != 0 ||
         ask_int(body, "best_of", 1, ASK_CHOICES_MAX, &best, f) != 0 ||
         ask_int(body, "n_predict", -1, INT32_MAX, &a->max_tokens, f) != 0 ||

@@ -1,11 +1,12 @@
-/* apps/serve/route_native.c - llama-server's own /completion. */
+/* apps/serve/route_native.c - llama-server's own /completion and /infill. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/serve/fill.h"
 #include "apps/serve/job.h"
 #include "apps/serve/routes.h"
 
-static int read_request(job *j, const json_t *body, fault *f) {
+static int read_fields(job *j, const json_t *body, fault *f) {
     static const ask_refusal refused[] = {
         {"post_sampling_probs", "false"}, {"response_fields", "[]"}, {NULL, NULL}};
     ask *a = &j->ask;
@@ -25,6 +26,14 @@ static int read_request(job *j, const json_t *body, fault *f) {
     a->n = (int)n;
     a->logprobs = probs > 0;
     a->top = (int)probs;
+    return 0;
+}
+
+static int read_request(job *j, const json_t *body, fault *f) {
+    ask *a = &j->ask;
+    if (read_fields(j, body, f) != 0) {
+        return -1;
+    }
     a->given = json_object_get(body, "prompt");
     if (a->given == NULL || json_is_null(a->given)) {
         return fault_set(f, 400, "prompt",
@@ -32,6 +41,10 @@ static int read_request(job *j, const json_t *body, fault *f) {
                          "these is needed");
     }
     return 0;
+}
+
+static int read_infill(job *j, const json_t *body, fault *f) {
+    return fill_read_infill(&j->ask, body, f) == 0 ? read_fields(j, body, f) : -1;
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -79,7 +92,7 @@ static void add_end(choice *c, json_t *one) {
     int lines = c->text.n > 0 && memchr(c->text.at, '\n', c->text.n) != NULL;
     json_t *more = json_pack("{s:s, s:o, s:b, s:b, s:s, s:s, s:I, s:o, s:I}", "model", job_model(j),
                              "generation_settings", settings_of(j), "has_new_line", lines,
-                             "truncated", 0, "stop_type", stop_type(c), "stopping_word",
+                             "truncated", j->n_cut > 0, "stop_type", stop_type(c), "stopping_word",
                              c->stop_text != NULL ? c->stop_text : "", "tokens_cached",
                              (json_int_t)j->n_cached, "timings", job_timings(j), "seed",
                              (json_int_t)j->ask.sampler.seed);
@@ -138,6 +151,21 @@ static const api native_api = {
     .whole = whole,
 };
 
+static const api infill_api = {
+    .id_prefix = "cmpl-",
+    .read = read_infill,
+    .text = send_text,
+    .progress = progress,
+    .end = end,
+    .fail = fail,
+    .whole = whole,
+};
+
+static void answer_infill(conn *c, const char *rest) {
+    (void)rest;
+    job_start(c, &infill_api);
+}
+
 static void answer(conn *c, const char *rest) {
     (void)rest;
     job_start(c, &native_api);
@@ -146,5 +174,6 @@ static void answer(conn *c, const char *rest) {
 const route routes_native[] = {
     {"POST", "/completion", 0, FORM_NATIVE, answer},
     {"POST", "/completions", 0, FORM_NATIVE, answer},
+    {"POST", "/infill", 0, FORM_NATIVE, answer_infill},
     {NULL, NULL, 0, FORM_OPENAI, NULL},
 };

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "apps/serve/chat_text.h"
+#include "apps/serve/fill.h"
 #include "apps/serve/job.h"
 #include "apps/serve/parts.h"
 #include "apps/serve/routes.h"
@@ -310,7 +311,7 @@ static int read_chat(job *j, const json_t *body, fault *f) {
 /* The prompt is a user's message, unless it is raw. */
 static int read_generate(job *j, const json_t *body, fault *f) {
     static const ask_refusal refused[] = {
-        {"suffix", "\"\""}, {"template", "\"\""}, {"context", "[]"}, {NULL, NULL}};
+        {"template", "\"\""}, {"context", "[]"}, {NULL, NULL}};
     int raw = 0;
     json_t *prompt = json_object_get(body, "prompt"), *system = json_object_get(body, "system");
     int none = prompt == NULL || json_is_null(prompt) ||
@@ -327,7 +328,10 @@ static int read_generate(job *j, const json_t *body, fault *f) {
         json_decref(content);
         return fault_set(f, 400, "prompt", "prompt: a text is needed");
     }
-    if (raw) {
+    if (fill_read_suffix(&j->ask, body, f) != 0) {
+        return -1;
+    }
+    if (raw || j->ask.fill.suffix != NULL) {
         j->ask.given = prompt;
         json_decref(content);
         return content == NULL ? 0

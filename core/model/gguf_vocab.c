@@ -255,6 +255,20 @@ static gw_status read_bert_ids(const gw_gguf *g, gw_vocab *v) {
     return GW_OK;
 }
 
+/* The last three as older files have them. */
+static const struct {
+    gw_fill_mark mark;
+    const char *key;
+} fill_keys[] = {{GW_FILL_PREFIX, "tokenizer.ggml.fim_pre_token_id"},
+                 {GW_FILL_SUFFIX, "tokenizer.ggml.fim_suf_token_id"},
+                 {GW_FILL_MIDDLE, "tokenizer.ggml.fim_mid_token_id"},
+                 {GW_FILL_PAD, "tokenizer.ggml.fim_pad_token_id"},
+                 {GW_FILL_REPO, "tokenizer.ggml.fim_rep_token_id"},
+                 {GW_FILL_FILE, "tokenizer.ggml.fim_sep_token_id"},
+                 {GW_FILL_PREFIX, "tokenizer.ggml.prefix_token_id"},
+                 {GW_FILL_SUFFIX, "tokenizer.ggml.suffix_token_id"},
+                 {GW_FILL_MIDDLE, "tokenizer.ggml.middle_token_id"}};
+
 static gw_status read_ids(const gw_gguf *g, gw_vocab *v) {
     if (v->kind == GW_VOCAB_SPM_BPE) { /* SentencePiece's own order, where the file is silent */
         v->unk = kind_at(v, 0) == GW_TOKEN_UNKNOWN ? 0 : -1;
@@ -266,6 +280,11 @@ static gw_status read_ids(const gw_gguf *g, gw_vocab *v) {
     GW_TRY(read_id(g, "tokenizer.ggml.unknown_token_id", v, &v->unk));
     GW_TRY(read_id(g, "tokenizer.ggml.padding_token_id", v, &v->pad));
     GW_TRY(v->kind == GW_VOCAB_WORDPIECE ? read_bert_ids(g, v) : GW_OK);
+    for (size_t i = 0; i < sizeof fill_keys / sizeof fill_keys[0]; i++) {
+        if (v->fill[fill_keys[i].mark] < 0) {
+            GW_TRY(read_id(g, fill_keys[i].key, v, &v->fill[fill_keys[i].mark]));
+        }
+    }
     static const char *const ends[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {

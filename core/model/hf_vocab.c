@@ -187,6 +187,9 @@ static gw_status fit_to_weights(const gw_checkpoint *c, gw_vocab *v) {
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
         *ids[i] = *ids[i] < (int32_t)rows ? *ids[i] : -1;
     }
+    for (size_t i = 0; i < GW_FILL_MARKS; i++) {
+        v->fill[i] = v->fill[i] < (int32_t)rows ? v->fill[i] : -1;
+    }
     int kept = 0;
     for (int i = 0; i < v->n_end; i++) {
         if (v->end[i] < (int32_t)rows) {

@@ -82,6 +82,16 @@ static void put_merges(gw_original *s, const gw_vocab *v) {
     }
 }
 
+/* They end a text too, and are known by their spelling. */
+static int is_fill_mark(const gw_vocab *v, int32_t id) {
+    for (size_t i = 0; i < GW_FILL_MARKS; i++) {
+        if (v->fill[i] == id) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static void put_ids(gw_original *s, const gw_vocab *v) {
     const struct {
         const char *key;
@@ -98,7 +108,7 @@ static void put_ids(gw_original *s, const gw_vocab *v) {
     static const char *const ends[] = {"tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
     for (int i = 0, k = 0; i < v->n_end && k < 2; i++) { /* the others end a turn, or a message */
-        if (v->end[i] != v->eos) {
+        if (v->end[i] != v->eos && !is_fill_mark(v, v->end[i])) {
             gw_pair_u32(&s->pairs, ends[k++], (uint32_t)v->end[i]);
         }
     }

@@ -4,6 +4,7 @@
 #include "core/engine/run/model_state.h"
 #include "core/engine/run/pair_form.h"
 #include "core/text/chat/chat.h"
+#include "core/text/tokens/fill.h"
 #include "core/text/tokens/stream.h"
 
 static gw_status need_tokenizer(const gw_model *m) {
@@ -62,6 +63,16 @@ int gw_token_is_end(const gw_model *model, int32_t id) {
         }
     }
     return 0;
+}
+
+const char *gw_fill_lacks(const gw_model *model) {
+    return model->tokenizer == NULL ? "no tokenizer" : gw_fill_missing(model->vocab);
+}
+
+gw_status gw_fill_in(const gw_model *model, const gw_fill *fill, int32_t **ids, size_t *n,
+                     size_t *cut) {
+    GW_TRY(need_tokenizer(model));
+    return gw_fill_prompt(model->vocab, model->tokenizer, fill, ids, n, cut);
 }
 
 struct gw_stream {

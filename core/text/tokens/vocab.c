@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "core/text/tokens/fill.h"
 #include "core/text/tokens/normalize.h"
 #include "core/text/tokens/trie.h"
 #include "core/text/utf8.h"
@@ -15,6 +16,7 @@ enum { TOKENS_MAX = 1 << 26, TOKEN_BYTES_MAX = 1 << 20, STEP_TEXT_MAX = 1 << 16 
 void gw_vocab_init(gw_vocab *vocab) {
     memset(vocab, 0, sizeof *vocab);
     vocab->bos = vocab->eos = vocab->unk = vocab->pad = vocab->sep = -1;
+    memset(vocab->fill, -1, sizeof vocab->fill);
 }
 
 void gw_vocab_free(gw_vocab *vocab) {
@@ -231,7 +233,7 @@ static gw_status check_steps(const char *where, const gw_vocab *vocab) {
     return GW_OK;
 }
 
-static void add_end(gw_vocab *vocab, int32_t id) {
+void gw_vocab_add_end(gw_vocab *vocab, int32_t id) {
     for (int i = 0; i < vocab->n_end; i++) {
         if (vocab->end[i] == id) {
             return;
@@ -247,7 +249,7 @@ static void find_ends(gw_vocab *vocab) {
     static const char *const ENDS[] = {
         "<|eot_id|>",    "<|im_end|>", "<|end_of_text|>", "</s>",    "<|endoftext|>", "<|eom_id|>",
         "<end_of_turn>", "<|end|>",    "<|EOT|>",         "<|eot|>", "<EOT>"};
-    add_end(vocab, vocab->eos);
+    gw_vocab_add_end(vocab, vocab->eos);
     for (size_t i = 0; i < vocab->n_tokens; i++) {
         const gw_vocab_token *t = &vocab->tokens[i];
         if (t->kind != GW_TOKEN_CONTROL && t->kind != GW_TOKEN_USER) {
@@ -255,7 +257,7 @@ static void find_ends(gw_vocab *vocab) {
         }
         for (size_t k = 0; k < sizeof ENDS / sizeof ENDS[0]; k++) {
             if (t->bytes == strlen(ENDS[k]) && memcmp(t->text, ENDS[k], t->bytes) == 0) {
-                add_end(vocab, (int32_t)i);
+                gw_vocab_add_end(vocab, (int32_t)i);
             }
         }
     }
@@ -380,5 +382,6 @@ gw_status gw_vocab_check(const char *where, gw_vocab *vocab) {
         vocab->strip_start = vocab->remove_extra_spaces ? 2 : vocab->add_space_prefix ? 1 : 0;
     }
     find_ends(vocab);
+    gw_fill_find(vocab);
     return GW_OK;
 }

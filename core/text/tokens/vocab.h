@@ -115,6 +115,16 @@ typedef struct gw_vocab_split { /* a step of the pre-tokenizer */
 } gw_vocab_split;
 
 enum { GW_FRAME_TEXT = -1, GW_FRAME_PAIR = -2 };
+typedef enum gw_fill_mark { /* of models that fill in text: fill.h */
+                            GW_FILL_PREFIX,
+                            GW_FILL_SUFFIX,
+                            GW_FILL_MIDDLE,
+                            GW_FILL_PAD,
+                            GW_FILL_REPO,
+                            GW_FILL_FILE,
+                            GW_FILL_MARKS
+} gw_fill_mark;
+
 typedef struct gw_vocab_part { /* of what a text or a pair becomes: [CLS] A [SEP] B [SEP] */
     int32_t id;                /* a token, or GW_FRAME_TEXT, GW_FRAME_PAIR                  */
     int32_t type;              /* type id of its tokens                                   */
@@ -135,6 +145,8 @@ typedef struct gw_vocab {
     int32_t end[16];            /* every id that ends a text (eos, end of turn); n_end of them;
                                    gw_vocab_check adds eos and known ends of a turn */
     int n_end;
+    int32_t fill[GW_FILL_MARKS]; /* -1: none; gw_vocab_check finds those that no key named */
+    int fill_suffix_first;       /* settled by gw_vocab_check: the suffix, then the prefix */
     int add_bos, add_eos;
     gw_vocab_part *single, *pair; /* the post-processor's templates; n 0: bos and eos as add_bos and
                                      add_eos say, `sep` between two texts */
@@ -205,5 +217,7 @@ gw_status gw_vocab_add_split(gw_vocab *vocab, gw_vocab_split split);
 /* For whoever fills a vocab by hand (core/model/gguf_vocab.c): checks and completes it. Byte tokens
  * get their value from "<0xHH>", token kind 0 counts as NORMAL. */
 gw_status gw_vocab_check(const char *where, gw_vocab *vocab);
+/* One more id that ends a text; less than 0, there already or no room: nothing. */
+void gw_vocab_add_end(gw_vocab *vocab, int32_t id);
 
 #endif
