@@ -1,15 +1,12 @@
 # tests/test_score.py - rerankers made of a causal language model (LogitScore of sentence-transformers): pairs by
 # the folder's own template, scores as the library gives them (tests/data/logit-score, tools/score_goldens.py),
-# in `rerank`, the server and Python.
+# in `rerank` and the server.
 import json
-import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 
-from program import DATA, EMULATOR, ROOT, run
+from program import DATA, EMULATOR, run
 from serving import serving
 
 FOLDER = DATA / "logit-score"
@@ -30,7 +27,7 @@ def form(request, tmp_path_factory):
 def scores(folder, query, documents, tmp_path, *args):
     path = tmp_path / "documents.jsonl"
     path.write_text("".join(json.dumps({"id": i, "text": d}) + "\n" for i, d in enumerate(documents)))
-    lines = run("rerank", "-m", folder, "-q", query, "-f", path, "-q" if not query else "--quiet", *args).stdout.splitlines()
+    lines = run("rerank", "-m", folder, "-q", query, "-f", path, "--quiet", *args).stdout.splitlines()
     return {int(i): float(score) for score, i, *_ in (line.split("\t") for line in lines if line.count("\t") >= 2)}
 
 
