@@ -145,8 +145,8 @@ const app_option app_option_table[] = {
     {"-f --file", KIND_TEXT, CMD_BRIEF | CMD_TEXT | CMD_SCORE | CMD_LOGITS | CMD_TOKENIZE, AT(file),
      0, 0, "FILE", NULL, "read the text from a file; '-' is standard input"},
     {"--suffix", KIND_TEXT, CMD_BRIEF | CMD_RUN, AT(suffix), 0, 0, "TEXT", NULL,
-     "write what belongs between the prompt and this text, by a model that was trained for it (fill "
-     "in the middle)"},
+     "write what belongs between the prompt and this text, by a model that was trained to fill in "
+     "the middle"},
     {"-e --escape", KIND_FLAG, CMD_TEXT | CMD_LOGITS | CMD_TOKENIZE | CMD_EMBED, AT(escape), 0, 0,
      NULL, NULL, "\\n, \\t, \\r, \\\\, \\\", \\' and \\xHH in the text stand for characters"},
     {"--to", KIND_TEXT, CMD_RUN, AT(to), 0, 0, "LANG", NULL,

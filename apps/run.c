@@ -130,7 +130,7 @@ static int take_filling(run_job *job, app_text *text) {
         return app_fail(status);
     }
     if (cut > 0) {
-        app_note("prompt  %zu tokens that are farthest from the gap have no room (-c sets it)", cut);
+        app_note("prompt  %zu tokens, farthest from the gap, have no room (-c sets it)", cut);
     }
     return APP_OK;
 }
@@ -565,7 +565,7 @@ const app_command command_run = {
     .examples = "  godwit run\n"
                 "  godwit run model.gguf -p \"The old king\" -n 64 --temp 0\n"
                 "  echo \"The old king\" | godwit run -n 64\n"
-                "  godwit run -m qwen2.5-coder.gguf -p \"def add(a, b):\" --suffix \"print(add(1, 2))\"\n"
+                "  godwit run -m coder.gguf -p \"def add(a, b):\" --suffix \"print(add(1, 2))\"\n"
                 "  godwit run -m qwen3-vl/ --image cat.jpg -p \"What is in this picture?\"\n"
                 "  godwit run -m model.gguf -f prompt.txt -n 256 --temp 0.7 --seed 42\n"
                 "  godwit run -p \"Was it a \" --grammar 'root ::= \"cat\" | \"dog\"'\n"

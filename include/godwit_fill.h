@@ -28,7 +28,7 @@ typedef struct gw_fill {
     size_t room;      /* most tokens of the prompt; 0: as many as it takes */
 } gw_fill;
 
-/* What the model lacks for it, as words of a message ("no prefix, no middle token"); NULL: nothing. */
+/* What the model lacks for it, as words of a message ("no prefix token"); NULL: nothing. */
 const char *gw_fill_lacks(const gw_model *model);
 
 /* ids: out, malloc'd [*n], gw_free: a prompt after which the model writes what belongs between

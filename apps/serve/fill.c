@@ -25,7 +25,8 @@ static int check_file(const json_t *file, size_t number, fault *f) {
     if (!json_is_string(json_object_get(file, "text")) ||
         (name != NULL && !json_is_null(name) && !json_is_string(name))) {
         return fault_set(f, 400, "input_extra",
-                         "input_extra[%zu]: {\"text\": TEXT, \"filename\": TEXT} is needed", number);
+                         "input_extra[%zu]: {\"text\": TEXT, \"filename\": TEXT} is needed",
+                         number);
     }
     return 0;
 }
