@@ -1,5 +1,5 @@
 # tests/test_release.py - parts of tools/release: one version everywhere; the bill of materials of a small made-up
-# build, and what it refuses; under GODWIT_NIGHTLY=1 the whole, twice, in two folders, to equal bytes.
+# build, and what it refuses; the unit's exposure; under GODWIT_NIGHTLY=1 the whole, twice, in two folders, to equal bytes.
 import json
 import os
 import pathlib
@@ -70,6 +70,15 @@ def test_unknown_licence_is_refused(build):
     packages.write_text(packages.read_text().replace("zlib ", "zlib-other "))
     done = bill(build, check=False)
     assert done.returncode == 1 and "licence of zlib-other" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_unit_is_hardened():
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("SKIP: no systemd-analyze")
+    done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=40", ROOT / "packaging/godwit.service"],
+                          capture_output=True, text=True)
+    found = re.search(r"exposure level for godwit.service: ([0-9.]+)", done.stdout)
+    assert found and float(found.group(1)) < 4 and done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.skipif(os.environ.get("GODWIT_NIGHTLY") != "1", reason="GODWIT_NIGHTLY is not 1")

@@ -75,18 +75,20 @@ class Text:
             check(lib.gw_session_prefill_seen(self.session, tokens, len(ids), seen.rows[0], seen.n[0]))
         check(lib.gw_writer_begin(self.writer, lib.gw_session_tokens(self.session), len(ids)))
         self.sampler = lib.gw_writer_sampler(self.writer)
-        self.pending, self.written = -1, 0
+        self.pending, self.written, self.given = -1, 0, 0
+        self.pos, self.n_ctx = len(ids), int(lib.gw_session_n_ctx(self.session))
         self.token, self.back = ffi.new("int32_t *"), ffi.new("size_t *")
         self.piece, self.there, self.stop = ffi.new("gw_piece *"), ffi.new("int *"), ffi.new("int32_t *")
 
     def next(self) -> "tuple[int, bytes] | None":
-        """(token, bytes) that are certain; None at the end."""
+        """(token, bytes) that are certain; None at the end. Few calls for a token: each takes a microsecond."""
         while not self.done:
-            check(lib.gw_writer_piece(self.writer, self.piece, self.there))
-            if self.there[0]:
-                return self.piece.token, self._bytes()
-            if lib.gw_writer_ended(self.writer, self.stop) or 0 <= self.limit <= self.written or \
-                    lib.gw_session_pos(self.session) >= lib.gw_session_n_ctx(self.session):
+            if self.given < self.written:  # else none can be there
+                check(lib.gw_writer_piece(self.writer, self.piece, self.there))
+                if self.there[0]:
+                    self.given += 1
+                    return self.piece.token, self._bytes()
+            if lib.gw_writer_ended(self.writer, self.stop) or 0 <= self.limit <= self.written or self.pos >= self.n_ctx:
                 self.done = True
                 check(lib.gw_writer_rest(self.writer, self.piece))
                 return -1, self._bytes()
@@ -94,17 +96,17 @@ class Text:
         return None
 
     def _bytes(self) -> bytes:
-        return bytes(ffi.buffer(self.piece.text, self.piece.bytes)) if self.piece.bytes else b""
+        n = self.piece.bytes
+        return typing.cast(bytes, ffi.unpack(self.piece.text, n)) if n else b""
 
     def _step(self) -> None:
-        at = lib.gw_session_pos(self.session)
         if self.pending < 0:
-            check(lib.gw_writer_pick(self.writer, lib.gw_session_logits(self.session, 0), at, self.token))
+            check(lib.gw_writer_pick(self.writer, lib.gw_session_logits(self.session, 0), self.pos, self.token))
         else:
             check(lib.gw_session_next(self.session, self.sampler, self.pending, 0, self.token))
-            at = lib.gw_session_pos(self.session)
+            self.pos += 1
         self.pending = self.token[0]
-        check(lib.gw_writer_take(self.writer, self.pending, at, self.back))
+        check(lib.gw_writer_take(self.writer, self.pending, self.pos, self.back))
         self.written += 1
 
     def close(self) -> None:
