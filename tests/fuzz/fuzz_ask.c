@@ -9,7 +9,6 @@
 #include "apps/serve/chat_fit.c"
 #include "apps/serve/chat_text.c"
 #include "apps/serve/fault.c"
-#include "apps/serve/parts.c"
 #include "apps/serve/text.c"
 #include "apps/serve/tools.c"
 #include "apps/serve/wide.c"
@@ -43,11 +42,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     f = (fault){0};
     check(tools_read(&a, root, &f), &f);
     f = (fault){0};
-    json_t *messages = chat_text_messages(json_object_get(root, "messages"), &f);
+    json_t *messages = chat_text_messages(&a, json_object_get(root, "messages"), &f);
     check(messages == NULL ? -1 : 0, &f);
     if (messages != NULL) {
         f = (fault){0};
         check(chat_text_read(&a, root, messages, &f), &f);
+        json_decref(with_parts(&a.pictures, a.chat));
         if (a.tools != NULL) {
             json_t *plain = without_calls(json_object_get(a.chat, "messages"));
             tell_of_tools(plain, a.tools);

@@ -13,7 +13,6 @@
 #include "apps/serve/chat_fit.c"
 #include "apps/serve/chat_text.c"
 #include "apps/serve/fault.c"
-#include "apps/serve/parts.c"
 #include "apps/serve/text.c"
 #include "apps/serve/tools.c"
 #include "apps/serve/wide.c"
@@ -93,10 +92,11 @@ static void read_request(const char *text, size_t bytes) {
     ask_read_common(&a, root, &f);
     ask_read_grammar(&a, root, &f);
     tools_read(&a, root, &f);
-    json_t *messages = chat_text_messages(json_object_get(root, "messages"), &f);
+    json_t *messages = chat_text_messages(&a, json_object_get(root, "messages"), &f);
     if (messages != NULL && chat_text_read(&a, root, messages, &f) == 0) {
         const json_t *list = json_object_get(a.chat, "messages");
         json_decref(without_calls(list));
+        json_decref(with_parts(&a.pictures, a.chat));
         for (size_t i = 0; chat_fits[i] != 0; i++) {
             json_decref(chat_fit(list, chat_fits[i]));
         }
