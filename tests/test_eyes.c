@@ -167,9 +167,19 @@ static void mistral3(void **state) {
     check_family("mistral3", 6);
 }
 
+static void gemma3(void **state) {
+    (void)state;
+    check_family("gemma3", 5);
+}
+
+static void gemma4(void **state) {
+    (void)state;
+    check_family("gemma4", 4);
+}
+
 /* ---- many requests -------------------------------------------------------------------------- */
 
-enum { AHEAD = 70, AFTER = 50, MOST = 200, MADE = 6, RUNS = 16 };
+enum { AFTER = 50, MOST = 200, MADE = 6, RUNS = 16 };
 
 typedef struct heard {
     int32_t ids[MADE], cached;
@@ -193,11 +203,11 @@ typedef struct long_prompt {
     gw_seen_rows seen[2][RUNS]; /* of the example's picture, and of another of its size */
 } long_prompt;
 
-static void make_prompt(const example *x, gw_sight *other, long_prompt *p) {
-    assert_true(x->n + AHEAD + AFTER <= MOST && x->n_seen <= RUNS);
+static void make_prompt(const example *x, gw_sight *other, size_t ahead, long_prompt *p) {
+    assert_true(x->n + ahead + AFTER <= MOST && x->n_seen <= RUNS);
     p->n = 0;
-    for (int i = 0; i < AHEAD; i++) {
-        p->ids[p->n++] = 5 + i % 3;
+    for (size_t i = 0; i < ahead; i++) {
+        p->ids[p->n++] = 5 + (int32_t)(i % 3);
     }
     memcpy(p->ids + p->n, x->ids, x->n * sizeof *x->ids);
     p->n += x->n;
@@ -206,7 +216,7 @@ static void make_prompt(const example *x, gw_sight *other, long_prompt *p) {
     }
     for (size_t i = 0; i < x->n_seen; i++) {
         p->seen[0][i] = p->seen[1][i] = x->seen[i];
-        p->seen[0][i].at = p->seen[1][i].at = x->seen[i].at + AHEAD;
+        p->seen[0][i].at = p->seen[1][i].at = x->seen[i].at + ahead;
         p->seen[1][i].sight = other;
     }
 }
@@ -258,14 +268,13 @@ static void check_alone(const example *x, const long_prompt *p, const heard *h) 
 
 /* Requests with two pictures of one size: each has the text that it has alone, and pages with a
  * picture are found by what it holds, not by its placeholders. */
-static void many_requests(void **state) {
-    (void)state;
+static void check_requests(const char *folder, size_t ahead, int32_t again) {
     example x;
     long_prompt p;
     gw_sight *second;
     gw_batch *b;
     heard h[4] = {0};
-    open_example(&x, "tests/data/goldens-eyes/qwen3vl", NULL, NULL);
+    open_example(&x, folder, NULL, NULL);
     const size_t n = (size_t)(x.patches.n * x.patches.width);
     gw_patches other = x.patches;
     other.values = calloc(n, sizeof *other.values);
@@ -274,14 +283,14 @@ static void many_requests(void **state) {
     }
     other.digest[0] ^= 1;
     must(gw_model_see(x.model, &other, &second));
-    make_prompt(&x, second, &p);
+    make_prompt(&x, second, ahead, &p);
     gw_batch_options options = {.n_ctx = MOST + MADE, .chunk = 5, .kv_type = "f32", .parallel = 3};
     must(gw_batch_new(x.model, &options, &b));
     ask_both(b, &x, &p, h);
     ask_both(b, &x, &p, h + 2);
     assert_int_equal(h[1].cached, 64); /* the page of text in front of the pictures */
-    assert_int_equal(h[2].cached, 128);
-    assert_int_equal(h[3].cached, 128);
+    assert_int_equal(h[2].cached, again);
+    assert_int_equal(h[3].cached, again);
     check_alone(&x, &p, h);
     gw_batch_free(b);
     gw_sight_free(second);
@@ -289,10 +298,50 @@ static void many_requests(void **state) {
     close_example(&x);
 }
 
+static void many_requests(void **state) {
+    (void)state;
+    check_requests("tests/data/goldens-eyes/qwen3vl", 70, 128);
+    check_requests("tests/data/goldens-eyes/gemma3", 70, 128);
+}
+
+/* A page that ends within a picture whose rows see one another is not gone on from. */
+static void picture_across_pages(void **state) {
+    (void)state;
+    check_requests("tests/data/goldens-eyes/gemma3", 104, 64);
+}
+
+static void within_a_picture(void **state) {
+    (void)state;
+    example x;
+    gw_session *s;
+    gw_session_options options = {.kv_type = "f32", .chunk = 3, .n_ctx = 96};
+    open_example(&x, "tests/data/goldens-eyes/gemma3", NULL, NULL);
+    must(gw_session_new(x.model, &options, &s));
+    must(gw_session_prefill_seen(s, x.ids, x.n, x.seen, x.n_seen));
+    const int32_t at = (int32_t)x.seen[0].at;
+    assert_int_equal(gw_session_rewind(s, at + 1), GW_E_ARGUMENT);
+    must(gw_session_rewind(s, at));
+    gw_session_free(s);
+    options.n_ctx = 15; /* 16 rows do not fit */
+    must(gw_session_new(x.model, &options, &s));
+    x.seen[0].at = 0;
+    assert_int_equal(gw_session_prefill_seen(s, x.ids, 16, x.seen, 1), GW_E_LIMIT);
+    gw_session_free(s);
+    close_example(&x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(qwen3vl),  cmocka_unit_test(qwen35),   cmocka_unit_test(qwen2vl),
-        cmocka_unit_test(qwen25vl), cmocka_unit_test(mistral3), cmocka_unit_test(many_requests),
+        cmocka_unit_test(qwen3vl),
+        cmocka_unit_test(qwen35),
+        cmocka_unit_test(qwen2vl),
+        cmocka_unit_test(qwen25vl),
+        cmocka_unit_test(mistral3),
+        cmocka_unit_test(gemma3),
+        cmocka_unit_test(gemma4),
+        cmocka_unit_test(many_requests),
+        cmocka_unit_test(picture_across_pages),
+        cmocka_unit_test(within_a_picture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

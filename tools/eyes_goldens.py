@@ -15,7 +15,8 @@ import sys
 
 import torch
 from safetensors.torch import save_file
-from transformers import (Mistral3Config, Mistral3ForConditionalGeneration, Qwen2_5_VLConfig,
+from transformers import (Gemma3Config, Gemma3ForConditionalGeneration, Gemma4Config,
+                          Gemma4ForConditionalGeneration, Mistral3Config, Mistral3ForConditionalGeneration, Qwen2_5_VLConfig,
                           Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
                           Qwen2VLForConditionalGeneration, Qwen3_5Config,
                           Qwen3_5ForConditionalGeneration, Qwen3VLConfig,
@@ -155,7 +156,66 @@ def mistral3():
     return model, (unfold(pixels, 4), [[rows, columns]], features, ids, logits)
 
 
-FAMILIES = {f.__name__: f for f in (qwen3vl, qwen35, qwen2vl, qwen25vl, mistral3)}
+def gemma3():
+    """8 x 8 patches, the mean of 2 x 2; the rows of a picture see one another."""
+    config = Gemma3Config(
+        text_config=dict(text(), query_pre_attn_scalar=8, sliding_window=24,
+                         layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+        vision_config=dict(model_type="siglip_vision_model", hidden_size=16, intermediate_size=32,
+                           num_hidden_layers=2, num_attention_heads=2, patch_size=4, image_size=32,
+                           vision_use_head=False),
+        mm_tokens_per_image=16, image_token_id=IMAGE, boi_token_id=58, eoi_token_id=59)
+    model = randomise(Gemma3ForConditionalGeneration(config), 1)
+    pixels = torch.randn(1, 3, 32, 32, generator=torch.Generator().manual_seed(2))
+    ids = [5, 6, 7] * 5 + [58] + [IMAGE] * 16 + [59, 9, 10]
+    out = model.model.get_image_features(pixels)
+    return model, (unfold(pixels[0], 4), [[8, 8]], rows_of(out), ids, pictures(
+        model, pixel_values=pixels))
+
+
+def gemma4():
+    """6 x 9 patches, the mean of 3 x 3; rows of a picture see one another in layers with windows, and
+    have inputs for each layer."""
+    config = Gemma4Config(
+        text_config=dict(text(), sliding_window=24, hidden_size_per_layer_input=8,
+                         vocab_size_per_layer_input=VOCAB, global_head_dim=16, pad_token_id=3,
+                         use_bidirectional_attention="vision",
+                         layer_types=["sliding_attention", "sliding_attention", "full_attention"]),
+        vision_config=dict(hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+                           num_attention_heads=2, num_key_value_heads=2, head_dim=8, patch_size=4,
+                           position_embedding_size=16, standardize=True),
+        audio_config=None, image_token_id=IMAGE, boi_token_id=58, eoi_token_id=59, video_token_id=63,
+        audio_token_id=57)
+    model = Gemma4ForConditionalGeneration(config)
+    model.model.vision_tower.std_bias.copy_(torch.linspace(-0.5, 0.5, 16).bfloat16())
+    model.model.vision_tower.std_scale.copy_(torch.linspace(0.5, 1.5, 16).bfloat16())
+    model = randomise(model, 1)
+    rows, columns = 6, 9
+    patches = torch.rand(rows * columns, 48, generator=torch.Generator().manual_seed(2))
+    places = torch.tensor([[[c, r] for r in range(rows) for c in range(columns)]])
+    ids = [5, 6, 7] * 5 + [58] + [IMAGE] * 6 + [59, 9, 10]
+    given = dict(pixel_values=patches[None], image_position_ids=places)
+    out = model.model.get_image_features(**given)
+    return model, (patches, [[rows, columns]], rows_of(out), ids, pictures(model, **given))
+
+
+def rows_of(out):
+    features = getattr(out, "pooler_output", out)
+    features = features[0] if isinstance(features, (list, tuple)) else features
+    return features.reshape(-1, features.shape[-1])
+
+
+def pictures(model, **given):
+    """Logits of a prompt, whose placeholders are those of pictures."""
+    def logits(ids):
+        kinds = torch.tensor([[int(i == IMAGE) for i in ids]])
+        return model(input_ids=torch.tensor([ids]), token_type_ids=kinds, mm_token_type_ids=kinds,
+                     **given).logits[0]
+
+    return logits
+
+
+FAMILIES = {f.__name__: f for f in (qwen3vl, qwen35, qwen2vl, qwen25vl, mistral3, gemma3, gemma4)}
 
 
 def make(folder, name):

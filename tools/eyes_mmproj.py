@@ -12,7 +12,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
 from tensor_files import gguf_text, read_safetensors, write_gguf  # noqa: E402
 
-BF16, ROW = 30, 2
+F32, BF16, ROW = 0, 30, 2
 
 
 def u32(x):
@@ -75,6 +75,45 @@ PIXTRAL = [(r"vision_tower\.patch_conv\.weight", "v.patch_embd.weight"),
            (r"multi_modal_projector\.linear_([12])\.(\w+)", r"mm.\1.\2")]
 
 
+SIGLIP = [(r"embeddings\.patch_embedding\.(\w+)", r"v.patch_embd.\1"),
+          (r"embeddings\.position_embedding\.weight", "v.position_embd.weight"),
+          (r"encoder\.layers\.(\d+)\.layer_norm([12])\.(\w+)", r"v.blk.\1.ln\2.\3"),
+          (r"encoder\.layers\.(\d+)\.self_attn\.([qkv])_proj\.(\w+)", r"v.blk.\1.attn_\2.\3"),
+          (r"encoder\.layers\.(\d+)\.self_attn\.out_proj\.(\w+)", r"v.blk.\1.attn_out.\2"),
+          (r"encoder\.layers\.(\d+)\.mlp\.fc1\.(\w+)", r"v.blk.\1.ffn_up.\2"),
+          (r"encoder\.layers\.(\d+)\.mlp\.fc2\.(\w+)", r"v.blk.\1.ffn_down.\2"),
+          (r"post_layernorm\.(\w+)", r"v.post_ln.\1"),
+          (r"multi_modal_projector\.mm_input_projection_weight", "mm.input_projection.weight"),
+          (r"multi_modal_projector\.mm_soft_emb_norm\.weight", "mm.soft_emb_norm.weight")]
+GEMMA4 = [(r"patch_embedder\.input_proj\.weight", "v.patch_embd.weight"),
+          (r"patch_embedder\.position_embedding_table", "v.position_embd.weight"),
+          (r"encoder\.layers\.(\d+)\.input_layernorm\.weight", r"v.blk.\1.ln1.weight"),
+          (r"encoder\.layers\.(\d+)\.post_attention_layernorm\.weight", r"v.blk.\1.attn_post_norm.weight"),
+          (r"encoder\.layers\.(\d+)\.pre_feedforward_layernorm\.weight", r"v.blk.\1.ln2.weight"),
+          (r"encoder\.layers\.(\d+)\.post_feedforward_layernorm\.weight", r"v.blk.\1.ffn_post_norm.weight"),
+          (r"encoder\.layers\.(\d+)\.self_attn\.([qkv])_proj\.linear\.weight", r"v.blk.\1.attn_\2.weight"),
+          (r"encoder\.layers\.(\d+)\.self_attn\.([qk])_norm\.weight", r"v.blk.\1.attn_\2_norm.weight"),
+          (r"encoder\.layers\.(\d+)\.self_attn\.o_proj\.linear\.weight", r"v.blk.\1.attn_out.weight"),
+          (r"encoder\.layers\.(\d+)\.mlp\.(gate|up|down)_proj\.linear\.weight", r"v.blk.\1.ffn_\2.weight"),
+          (r"std_(bias|scale)", r"v.std_\1"),
+          (r"embed_vision\.embedding_projection\.weight", "mm.input_projection.weight")]
+TABLES = {"pixtral": PIXTRAL, "siglip_vision_model": SIGLIP, "gemma4_vision": GEMMA4}
+
+
+def plus_one(raw):
+    """bfloat16 as float32, one more."""
+    values = struct.unpack(f"<{len(raw) // 2}H", raw)
+    return struct.pack(f"<{len(values)}f", *(struct.unpack("<f", struct.pack("<I", v << 16))[0] + 1
+                                             for v in values))
+
+
+def planes(raw, shape):
+    """Rows of pixels [area, 3] as [3, area]."""
+    area = shape[1] // 3
+    return b"".join(raw[(r * shape[1] + p * 3 + c) * ROW:][:ROW] for r in range(shape[0])
+                    for c in range(3) for p in range(area))
+
+
 def rename(name, table):
     for pattern, to in table:
         if re.fullmatch(pattern, name):
@@ -87,11 +126,12 @@ def tensors_of(stored, config, split):
     taps = vision.get("deepstack_visual_indexes", [])
     pixtral = vision["model_type"] == "pixtral"
     for name, (_, shape, raw) in stored.items():
-        short = re.sub(r"^(model\.)?(visual\.)?", "", name)
+        short = re.sub(r"^(model\.)?(visual\.|vision_tower\.(?!transformer|patch_conv|ln_pre)"
+                       r"(vision_model\.)?)?", "", name)
         if short == "patch_embed.proj.weight":
             frames(short, shape, raw, out)
             continue
-        to = rename(short, PIXTRAL if pixtral else QWEN)
+        to = rename(short, TABLES.get(vision["model_type"], QWEN))
         if to is None:
             continue
         to = re.sub(r"deepstack\.(\d+)", lambda m: f"deepstack.{taps[int(m[1])]}", to)
@@ -103,6 +143,12 @@ def tensors_of(stored, config, split):
             continue
         if pixtral and re.search(r"attn_[qk]\.", to):
             raw = interleaved(raw, shape, vision["num_attention_heads"])
+        if "soft_emb_norm" in to:
+            out[to] = (shape, F32, plus_one(raw))
+            continue
+        if to == "v.patch_embd.weight" and vision["model_type"] == "gemma4_vision":
+            side = vision["patch_size"]
+            shape, raw = [shape[0], 3, side, side], planes(raw, shape)
         out[to] = (shape, BF16, raw)
     return out
 
@@ -110,7 +156,8 @@ def tensors_of(stored, config, split):
 def pairs_of(config):
     v = config["vision_config"]
     kind = {"qwen3_vl": "qwen3vl_merger", "qwen3_5": "qwen3vl_merger", "qwen2_vl": "qwen2vl_merger",
-            "qwen2_5_vl": "qwen2.5vl_merger", "mistral3": "pixtral"}[config["model_type"]]
+            "qwen2_5_vl": "qwen2.5vl_merger", "mistral3": "pixtral", "gemma3": "gemma3",
+            "gemma4": "gemma4v"}[config["model_type"]]
     width = v.get("embed_dim", v["hidden_size"])
     pairs = {"general.architecture": text("clip"), "clip.has_vision_encoder": struct.pack("<IB", 7, 1),
              "clip.projector_type": text(kind), "clip.vision.embedding_length": u32(width),
@@ -121,7 +168,9 @@ def pairs_of(config):
              "clip.vision.projection_dim": u32(config["text_config"]["hidden_size"]),
              "clip.vision.patch_size": u32(v["patch_size"])}
     side = int(v.get("num_position_embeddings", 0) ** 0.5)
-    pairs["clip.vision.image_size"] = u32(side * v["patch_size"] or 64)
+    pairs["clip.vision.image_size"] = u32(side * v["patch_size"] or v.get("image_size", 64))
+    if kind == "gemma3":
+        pairs["clip.vision.projector.scale_factor"] = u32(2)
     if kind == "qwen3vl_merger":
         taps = v.get("deepstack_visual_indexes", [])
         pairs["clip.vision.is_deepstack_layers"] = flags([i in taps for i in range(v["depth"])])

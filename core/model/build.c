@@ -172,6 +172,11 @@ static void emit_rope_kv(walk *w, const gw_spec_block *b) {
     give(w, b, q);
 }
 
+/* The layers in which rows of a picture see one another. */
+static int sees_pictures(const walk *w) {
+    return gw_spec_layer_number(w->bp, w->in->hp, "picture_rows", w->layer, 0.0) > 0.0;
+}
+
 static void emit_attention(walk *w, const gw_spec_block *b) {
     const gw_layer *l = layer_of(w);
     own_heads own = heads_of(w);
@@ -188,18 +193,19 @@ static void emit_attention(walk *w, const gw_spec_block *b) {
     for (int i = 0; i < 3; i++) {
         node->w[i] = weight(w, b, i);
     }
-    node->args.attn = (gw_attn_args){.scale = l->attn_scale,
-                                     .heads = own.heads,
-                                     .kv_heads = own.kv_heads,
-                                     .head_dim = l->d_head,
-                                     .v_dim = l->v_head != l->d_head ? l->v_head : 0,
-                                     .v_first = l->v_first > 0 ? l->v_first : 0,
-                                     .window = l->window,
-                                     .chunk = l->chunk,
-                                     .softcap = l->attn_cap,
-                                     .both = cross || !l->causal,
-                                     .reach = (int)number(w, b, GW_ARG_REACH, 0.0),
-                                     .order = w->in->order};
+    node->args.attn =
+        (gw_attn_args){.scale = l->attn_scale,
+                       .heads = own.heads,
+                       .kv_heads = own.kv_heads,
+                       .head_dim = l->d_head,
+                       .v_dim = l->v_head != l->d_head ? l->v_head : 0,
+                       .v_first = l->v_first > 0 ? l->v_first : 0,
+                       .window = l->window,
+                       .chunk = l->chunk,
+                       .softcap = l->attn_cap,
+                       .both = cross || !l->causal || (w->in->both && sees_pictures(w)),
+                       .reach = (int)number(w, b, GW_ARG_REACH, 0.0),
+                       .order = w->in->order};
     node->args.attn.digits = gw_attn_in_digits(node) && feeds_quantized(w, b->out, w->block);
     for (int c = 0; own.cut && c <= w->group->n; c++) {
         own.first[c] *= l->v_head;

@@ -42,6 +42,7 @@ typedef struct gw_graph_inputs {
     gw_tensor *ids;
     const gw_tensor *choice;
     gw_tensor hidden, pooled, scores; /* of texts; placed on the device of the last layer */
+    int both;                         /* rows see positions up to step.last: those of a picture */
     int rows;                         /* capacity of the body; of the head in gw_graph_head   */
     gw_order order;
 } gw_graph_inputs;

@@ -261,10 +261,16 @@ double gw_spec_value_at(const gw_blueprint *bp, const gw_hparams *hp, gw_expr e,
     return evaluate(bp, hp, 0, e, position);
 }
 
+double gw_spec_layer_number(const gw_blueprint *bp, const gw_hparams *hp, const char *name,
+                            int layer, double absent) {
+    int i = gw_spec_number_of(bp, name, strlen(name));
+    double x = i >= 0 ? hp->values[(size_t)layer * (size_t)hp->n_values + (size_t)i] : NAN;
+    return isnan(x) ? absent : x;
+}
+
 double gw_spec_named_number(const gw_blueprint *bp, const gw_hparams *hp, const char *name,
                             double absent) {
-    int i = gw_spec_number_of(bp, name, strlen(name));
-    return i < 0 || isnan(hp->values[i]) ? absent : hp->values[i];
+    return gw_spec_layer_number(bp, hp, name, 0, absent);
 }
 
 gw_status gw_spec_extent(const gw_blueprint *bp, const gw_hparams *hp, int layer,

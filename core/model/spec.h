@@ -14,8 +14,8 @@ typedef struct gw_spec gw_spec;
 /* Find the family by a GGUF architecture name or a Hugging Face architecture class name.
  * GW_E_METADATA names what is unknown and lists what is known. The spec is const data. */
 const gw_spec *gw_spec_of(const char *architecture); /* NULL: no family has it */
-/* The class that a type of model has by its rule of names: "qwen3_moe" is Qwen3MoeForCausalLM; or the
- * type itself where a family has that name. 0: no family has either. */
+/* The class that a type of model has by its rule of names: "qwen3_moe" is Qwen3MoeForCausalLM; or
+ * the type itself where a family has that name. 0: no family has either. */
 int gw_spec_class(const char *model_type, char *out, size_t room);
 gw_status gw_spec_find(const char *where, const char *architecture, const gw_spec **out);
 /* The same of vision towers, NAME-vision: by the architecture of the model in a folder, or by the
@@ -141,6 +141,7 @@ typedef struct gw_spec_source {
                                * `within` on of every `span`; no `span`: one transposed matrix    */
     gw_transform transform[GW_SPEC_TRANSFORMS];
     gw_expr times;         /* of GW_TRANSFORM_TIMES */
+    int quarters;          /* of each cut piece those of its rows in the order 2 0 3 1 */
     gw_expr buckets, both; /* of GW_TRANSFORM_RELATIVE; both: distances ahead have their own half */
     gw_expr folded;        /* stored columns are [columns / N, N], and become [N, columns / N] */
 } gw_spec_source;
@@ -346,6 +347,9 @@ double gw_spec_value_at(const gw_blueprint *bp, const gw_hparams *hp, gw_expr e,
  */
 double gw_spec_named_number(const gw_blueprint *bp, const gw_hparams *hp, const char *name,
                             double absent);
+/* The same in a layer. */
+double gw_spec_layer_number(const gw_blueprint *bp, const gw_hparams *hp, const char *name,
+                            int layer, double absent);
 /* One dimension of a weight; GW_E_METADATA when it is no number from 1 to 2^31. */
 gw_status gw_spec_extent(const gw_blueprint *bp, const gw_hparams *hp, int layer,
                          const gw_spec_weight *w, gw_expr e, int64_t *out);

@@ -82,6 +82,9 @@ static gw_status read_source_options(const gw_spec_reader *r, const gw_spec_line
         } else if (gw_spec_is(w, "transposed")) {
             s->transposed = 1;
             *at += 1;
+        } else if (gw_spec_is(w, "quarters")) {
+            s->quarters = 1;
+            *at += 1;
         } else if (gw_spec_is(w, "within") && left >= 2) {
             GW_TRY(gw_spec_expr(r, l->word[*at + 1], 0, 0, &s->within));
             GW_TRY(gw_spec_expr(r, l->word[*at + 2], 0, 0, &s->span));

@@ -11,8 +11,16 @@
 
 /* Which stored row a row comes from: of all stored tensors one after the other. */
 static int64_t stored_row(const gw_entry *e, int64_t row) {
+    static const int from[4] = {2, 0, 3, 1};
     row = e->row != NULL ? e->row[row] : row;
-    return e->of == 0 ? row : row / e->count * e->of + e->first + row % e->count;
+    if (e->of == 0) {
+        return row;
+    }
+    int64_t at = row % e->count, quarter = e->count / 4;
+    if (e->source->quarters && quarter > 0) {
+        at = from[at / quarter] * quarter + at % quarter;
+    }
+    return row / e->count * e->of + e->first + at;
 }
 
 /* ---- values --------------------------------------------------------------------------------- */

@@ -237,6 +237,12 @@ static gw_status cut_of(const gw_weights *w, const gw_spec_weight *s, int layer,
         e->first = (int64_t)first;
         GW_TRY(gw_spec_extent(&w->bp, &w->hp, layer, s, source->count, &e->count));
         GW_TRY(gw_spec_extent(&w->bp, &w->hp, layer, s, source->of, &e->of));
+        if (source->quarters && e->count % 4 != 0) {
+            return gw_fail(GW_E_METADATA, w->where,
+                           "weight '%s' of layer %d: %lld rows have no "
+                           "quarters",
+                           s->role, layer, (long long)e->count);
+        }
     }
     e->buckets = e->both = 0;
     if (source->buckets.n > 0) {
@@ -292,8 +298,10 @@ static gw_status try_source(gw_weights *w, const gw_spec_weight *s, const gw_spe
                            s->role, w->bp.family);
         }
         GW_TRY(keep(w, t));
-        int tall = s->tall && t->n_dim == 2 && t->dim[0] <= INT32_MAX / n;
-        want->rows = tall ? t->dim[0] : want->rows;
+        int64_t high = t->n_dim == 3 && s->flat ? t->dim[0] * t->dim[1] : t->dim[0];
+        int tall = s->tall && (t->n_dim == 2 || (t->n_dim == 3 && s->flat)) && t->dim[0] > 0 &&
+                   high <= INT32_MAX / n;
+        want->rows = tall ? high : want->rows;
     }
     GW_TRY(cut_of(w, s, layer, source, e));
     e->stored = w->pool + at;

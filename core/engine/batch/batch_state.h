@@ -88,6 +88,7 @@ typedef struct gw_picture_key {
     uint8_t digest[GW_PICTURE_DIGEST];
     int64_t n_patches;
     int32_t ahead; /* which of its rows stands at position 0, counted back */
+    int32_t rows;  /* of the run, where they see one another               */
 } gw_picture_key;
 typedef struct gw_picture_keys {
     gw_picture_key *at;

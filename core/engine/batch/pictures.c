@@ -25,12 +25,14 @@ const int32_t *gw_seq_page(const gw_seq *s, int32_t page, int32_t *room) {
     return room;
 }
 
-static gw_status name_one(gw_picture_keys *keys, const gw_view *x, int32_t *out) {
+static gw_status name_one(gw_picture_keys *keys, const gw_views *v, const gw_view *x,
+                          int32_t *out) {
     gw_picture_key key;
     memset(&key, 0, sizeof key);
     memcpy(key.digest, x->sight->digest, sizeof key.digest);
     key.n_patches = x->sight->n_patches;
     key.ahead = x->pos - x->first;
+    key.rows = v->whole > 0 ? x->n : 0;
     for (int32_t i = keys->n - 1; i >= 0; i--) {
         if (memcmp(&keys->at[i], &key, sizeof key) == 0) {
             *out = i;
@@ -61,7 +63,7 @@ gw_status gw_batch_name_pictures(gw_batch *b, gw_request *r) {
                            ? GW_OK
                            : gw_fail(GW_E_NOMEM, "cache", "no memory for %d pictures", r->views.n);
     for (int32_t i = 0; i < r->views.n && status == GW_OK; i++) {
-        status = name_one(&b->pictures, &r->views.view[i], &names[i]);
+        status = name_one(&b->pictures, &r->views, &r->views.view[i], &names[i]);
     }
     if (status != GW_OK) {
         free(names);
@@ -76,6 +78,7 @@ gw_status gw_request_see(gw_request *r, const gw_batch *b, const gw_request_opti
         return gw_fail(GW_E_UNSUPPORTED, "image", "the model was opened without eyes");
     }
     r->views.grid = b->session->views.grid;
+    r->views.whole = b->session->views.whole;
     return gw_views_add(&r->views, o->seen, o->n_seen, 0, o->n_tokens);
 }
 

@@ -223,10 +223,11 @@ void gw_seq_publish(gw_batch *b, gw_seq *s) {
     }
 }
 
-/* May rows of its own follow behind the page of this name? Of recurrent blocks it must be
- * known what they know. */
-static int goes_on_behind(const gw_batch *b, gw_page_name name) {
-    return !b->session->states.any || gw_snapshots_has(b, name);
+/* May rows of its own follow behind the page of this name, the last of `pages`? Of recurrent blocks
+ * it must be known what they know, and a picture whose rows see one another is read as a whole. */
+static int goes_on_behind(const gw_batch *b, const gw_seq *s, gw_page_name name, int32_t pages) {
+    return (!b->session->states.any || gw_snapshots_has(b, name)) &&
+           !gw_views_within(&s->r->views, pages * GW_PAGE);
 }
 
 /* Behind the pages that it has, up to `most` that somebody has made; with `fetch` those that are in
@@ -248,7 +249,7 @@ static gw_status collect(gw_batch *b, gw_seq *s, int32_t most, int fetch) {
         if (status != GW_OK) {
             break;
         }
-        if (goes_on_behind(b, name)) {
+        if (goes_on_behind(b, s, name, found)) {
             s->name = name;
             s->n_named = found;
         }
@@ -268,7 +269,7 @@ static int32_t reach_of(const gw_batch *b, const gw_seq *s, int32_t most) {
     int32_t room[GW_PAGE];
     for (int32_t i = reach; i < most && name != 0; i++) {
         name = gw_pages_known(b->pages, name, gw_seq_page(s, i, room));
-        reach = name != 0 && goes_on_behind(b, name) ? i + 1 : reach;
+        reach = name != 0 && goes_on_behind(b, s, name, i + 1) ? i + 1 : reach;
     }
     return reach;
 }
@@ -295,6 +296,7 @@ static void detach(gw_batch *b, gw_seq *s) {
  * recurrent blocks knew there may be gone. */
 static int forks(const gw_batch *b, const gw_seq *s) {
     return s->r->n > 1 && !is_private(b, s->r) && !b->session->states.any &&
+           !gw_views_within(&s->r->views, s->r->n_prompt - 1) &&
            (s->choice != 0 || !s->r->want_prompt);
 }
 

@@ -323,6 +323,11 @@ static int32_t order_prompts(gw_batch *b) {
 static int32_t cut(const gw_batch *b, const gw_seq *s, int32_t rows) {
     int32_t end = s->pos + rows, stop = gw_snapshots_stop(b, s);
     end = end < stop ? end : stop;
+    int whole; /* a picture has passes of its own */
+    int32_t picture = gw_views_stop(&s->r->views, s->pos, &whole);
+    if (end >= picture) {
+        return picture;
+    }
     int32_t edge = end - end % GW_PAGE;
     if (end >= s->r->n_prompt) {
         return s->r->n_prompt;
@@ -395,13 +400,57 @@ static gw_status finish_rows(gw_batch *b, gw_seq *s, int32_t at, int32_t n) {
     return GW_OK;
 }
 
-gw_status gw_batch_prefill(gw_batch *b) {
-    int32_t n = order_prompts(b);
-    if (n == 0) {
-        return GW_OK;
+/* Of those in b->order who are, or are not, at a picture whose rows are read in one pass. */
+static int32_t keep_kind(gw_batch *b, int32_t n, int wanted) {
+    int32_t kept = 0;
+    for (int32_t i = 0; i < n; i++) {
+        gw_seq *s = b->order[i];
+        int whole;
+        s->end = s->pos;
+        (void)gw_views_stop(&s->r->views, s->pos, &whole);
+        if (whole == wanted) {
+            b->order[kept++] = s;
+        }
     }
-    GW_TRY(share_budget(b, n, prompt_budget(b)));
-    int32_t rows = fill_rows(b, n);
+    return kept;
+}
+
+/* Whole pictures, as many as a pass has rows for. */
+static gw_status share_pictures(gw_batch *b, int32_t n) {
+    int32_t left = b->session->picture_rows, got = 0;
+    for (int32_t i = 0; i < n; i++) {
+        gw_seq *s = b->order[i];
+        int whole;
+        int32_t end = gw_views_stop(&s->r->views, s->pos, &whole);
+        if (s->state != GW_SEQ_RUNNING || end - s->pos > left) {
+            continue;
+        }
+        GW_TRY(gw_seq_reserve(b, s, end, &got));
+        s->end = got == end ? end : s->pos;
+        left -= s->end - s->pos;
+    }
+    return GW_OK;
+}
+
+/* Rows of pictures that see one another, where somebody is at one; else text. */
+static gw_status share_prompts(gw_batch *b, int32_t *rows) {
+    int32_t n = order_prompts(b), at_pictures = keep_kind(b, n, 1);
+    *rows = 0;
+    if (at_pictures > 0) {
+        GW_TRY(share_pictures(b, at_pictures));
+        *rows = fill_rows(b, at_pictures);
+    }
+    if (*rows == 0 && n > at_pictures) {
+        n = keep_kind(b, at_pictures > 0 ? order_prompts(b) : n, 0);
+        GW_TRY(share_budget(b, n, prompt_budget(b)));
+        *rows = fill_rows(b, n);
+    }
+    return GW_OK;
+}
+
+gw_status gw_batch_prefill(gw_batch *b) {
+    int32_t rows;
+    GW_TRY(share_prompts(b, &rows));
     if (rows == 0) {
         return GW_OK;
     }

@@ -55,6 +55,14 @@ static gw_status check_runs(const gw_seen_rows *seen, size_t n_seen, size_t n) {
 gw_status gw_views_add(gw_views *v, const gw_seen_rows *seen, size_t n_seen, int32_t pos,
                        size_t n) {
     GW_TRY(check_runs(seen, n_seen, n));
+    for (size_t i = 0; i < n_seen && v->whole > 0; i++) {
+        if (seen[i].n > v->whole) {
+            return gw_fail(GW_E_LIMIT, "image",
+                           "picture %zu has %d rows, which see one another; at most %d are read at "
+                           "once: make it smaller, or the context larger",
+                           i + 1, seen[i].n, v->whole);
+        }
+    }
     if (n_seen > (size_t)(v->room - v->n)) {
         size_t room = (size_t)v->n + n_seen + 8;
         gw_view *more = room < 1u << 24 ? realloc(v->view, room * sizeof *more) : NULL;
@@ -90,6 +98,24 @@ void gw_views_free(gw_views *v) {
     v->room = 0;
 }
 
+int32_t gw_views_stop(const gw_views *v, int32_t pos, int *whole) {
+    *whole = 0;
+    for (int32_t i = 0; i < v->n && v->whole > 0; i++) {
+        const gw_view *x = &v->view[i];
+        if (x->pos + x->n > pos) {
+            *whole = x->pos <= pos;
+            return *whole ? x->pos + x->n : x->pos;
+        }
+    }
+    return INT32_MAX;
+}
+
+int gw_views_within(const gw_views *v, int32_t pos) {
+    int whole;
+    (void)gw_views_stop(v, pos, &whole);
+    return whole && pos > 0 && gw_views_stop(v, pos - 1, &whole) > pos && whole;
+}
+
 void gw_views_look(const gw_views *v, int32_t pos, int32_t n, gw_glance *out, int *any) {
     *any = 0;
     memset(out, 0, (size_t)n * sizeof *out);
@@ -104,6 +130,7 @@ void gw_views_look(const gw_views *v, int32_t pos, int32_t n, gw_glance *out, in
             g->at[0] = x->pos - x->less;
             g->at[1] = g->at[0] + row;
             g->at[2] = g->at[0] + column;
+            g->last = end - 1;
             *any = 1;
         }
     }
@@ -114,12 +141,12 @@ void gw_views_look(const gw_views *v, int32_t pos, int32_t n, gw_glance *out, in
 static gw_status new_buffer(gw_session *s, int d, int64_t cols, const char *name,
                             struct gw_buffer **buffer, gw_tensor *on) {
     const gw_plan_device *to = &s->model->place.devices[d];
-    size_t bytes = (size_t)s->chunk * (size_t)cols * sizeof(float);
+    size_t bytes = (size_t)s->most_rows * (size_t)cols * sizeof(float);
     GW_TRY(to->backend->alloc(to->device, bytes, buffer));
     *on = (gw_tensor){.name = name,
                       .fmt = GW_FMT_F32,
                       .n_dim = 2,
-                      .dim = {s->chunk, cols},
+                      .dim = {s->most_rows, cols},
                       .buf = *buffer,
                       .device = d};
     return GW_OK;
@@ -160,8 +187,8 @@ gw_status gw_seeing_new(gw_session *s) {
     }
     widest = m->hp.d_model > widest ? m->hp.d_model : widest;
     e->parts = 1 + gw_tower_deep(m->tower);
-    e->rows = malloc((size_t)s->chunk * (size_t)widest * sizeof *e->rows);
-    e->glances = malloc((size_t)s->chunk * sizeof *e->glances);
+    e->rows = malloc((size_t)s->most_rows * (size_t)widest * sizeof *e->rows);
+    e->glances = malloc((size_t)s->most_rows * sizeof *e->glances);
     e->seen = calloc((size_t)(m->place.n_devices * e->parts), sizeof *e->seen);
     e->seen_on = calloc((size_t)(m->place.n_devices * e->parts), sizeof *e->seen_on);
     if (e->rows == NULL || e->glances == NULL || e->seen == NULL || e->seen_on == NULL) {
@@ -174,7 +201,10 @@ gw_status gw_seeing_new(gw_session *s) {
         }
     }
     s->views.grid = gw_views_needed(&m->hp);
-    return shut(s, s->chunk);
+    s->views.whole = s->picture_rows;
+    e->token = (int32_t)gw_spec_named_number(gw_weights_blueprint(m->weights), &m->hp,
+                                             "picture_token", -1.0);
+    return shut(s, s->most_rows);
 }
 
 void gw_seeing_free(gw_session *s) {
@@ -228,6 +258,11 @@ gw_status gw_seeing_show(gw_session *s, const gw_glance *rows, int32_t n, int an
     if (s->model->tower == NULL || (!any && e->shown == 0)) {
         return GW_OK;
     }
+    s->sees = any && s->views.whole > 0;
+    for (int32_t i = 0; i < n && s->sees; i++) {
+        s->step.last[i] = rows[i].last;
+        s->step.pos_max = rows[i].last > s->step.pos_max ? rows[i].last : s->step.pos_max;
+    }
     for (int i = s->first_prompt_pass; i < s->n_passes; i++) { /* a chunk before may be at work */
         GW_TRY(gw_plan_wait(s->passes[i].plan));
     }
@@ -250,6 +285,9 @@ gw_status gw_seeing_show(gw_session *s, const gw_glance *rows, int32_t n, int an
     }
     for (int32_t i = 0; i < n; i++) {
         e->rows[i] = rows[i].row != NULL ? 0.0f : 1.0f;
+        if (rows[i].row != NULL && e->token >= 0) {
+            s->step.token[i] = e->token;
+        }
         if (rows[i].row != NULL && s->views.grid) {
             s->step.less[i] = s->step.pos[i] - (s->n_ctx + i);
         }

@@ -23,7 +23,7 @@ enum { CHUNK_DEFAULT = 512, CHUNK_OF_CARDS = 1024 };
 static gw_kv_size kv_size(const gw_session *s) {
     const gw_sharing *with = &s->sharing;
     return with->slots > 0 ? (gw_kv_size){with->slots, s->n_ctx, with->pages, 0}
-                           : (gw_kv_size){1, s->n_ctx, 0, s->chunk};
+                           : (gw_kv_size){1, s->n_ctx, 0, s->most_rows};
 }
 
 /* Of states of recurrent blocks. */
@@ -134,7 +134,7 @@ static gw_status make_device_buffers(gw_session *s, int d) {
     const gw_hparams *hp = &s->model->hp;
     const gw_plan_device *to = &s->model->place.devices[d];
     int widest = gw_session_widest(s);
-    size_t rows = (size_t)(s->chunk > widest ? s->chunk : widest);
+    size_t rows = (size_t)(s->most_rows > widest ? s->most_rows : widest);
     rows = hp->n_source > 0 && (size_t)s->n_ctx > rows ? (size_t)s->n_ctx : rows;
     size_t bytes = rows * (size_t)hp->n_streams * (size_t)hp->d_model * sizeof(float);
     if (s->sharing.sources) {
@@ -193,7 +193,7 @@ static gw_status make_kept(gw_session *s) {
     const gw_hparams *hp = &s->model->hp;
     const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
     int widest = gw_session_widest(s);
-    size_t rows = (size_t)(s->chunk > widest ? s->chunk : widest);
+    size_t rows = (size_t)(s->most_rows > widest ? s->most_rows : widest);
     for (int b = 0; b < bp->n_blocks; b++) {
         int v = bp->block[b].out;
         if (bp->block[b].section != GW_SECTION_START || bp->width[v].n == 0 ||
@@ -219,7 +219,7 @@ static gw_status make_buffers(gw_session *s) {
     size_t widest = (size_t)gw_session_widest(s);
     s->logit_rows = widest > GW_HEAD_TILE ? widest : GW_HEAD_TILE;
     size_t logits = s->logit_rows * (size_t)s->model->hp.n_vocab * sizeof(float);
-    int32_t more = s->model->tower != NULL && gw_views_needed(&s->model->hp) ? s->chunk : 0;
+    int32_t more = s->model->tower != NULL && gw_views_needed(&s->model->hp) ? s->most_rows : 0;
     GW_TRY(gw_tables_new(place->devices, place->n_devices, gw_weights_blueprint(s->model->weights),
                          &s->model->hp, s->n_ctx, more, &s->tables));
     GW_TRY(gw_seeing_new(s));
@@ -266,6 +266,14 @@ static gw_status place_session(gw_session *s, gw_fmt kv_fmt) {
         s->chunk = s->on_cards ? CHUNK_OF_CARDS : CHUNK_DEFAULT;
     }
     s->chunk = s->chunk > s->n_ctx ? s->n_ctx : s->chunk;
+    double rows = 0.0;
+    for (int l = 0; l < m->hp.n_layers && m->tower != NULL; l++) {
+        double of_layer = gw_spec_layer_number(bp, &m->hp, "picture_rows", l, 0.0);
+        rows = of_layer > rows ? of_layer : rows;
+    }
+    rows = rows > (double)GW_CHUNK_MAX ? (double)GW_CHUNK_MAX : rows;
+    s->picture_rows = rows > (double)s->n_ctx ? s->n_ctx : (int32_t)rows;
+    s->most_rows = s->chunk > s->picture_rows ? s->chunk : s->picture_rows;
     return GW_OK;
 }
 
@@ -377,7 +385,7 @@ static int32_t less_of(const gw_session *s, const int32_t *tokens, int32_t i, in
 }
 
 void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos) {
-    s->ahead = 0; /* its step is no longer the next one on the device */
+    s->ahead = s->sees = 0; /* its step is no longer the next one on the device */
     gw_session_forget_states(s, pos);
     gw_states_note(&s->states, n, pos);
     gw_kv_note(&s->kv, n, pos);
@@ -519,18 +527,27 @@ static gw_status hand_out(gw_session *s, size_t base, int32_t n, const row_sink 
     return GW_OK;
 }
 
+gw_status gw_session_set_prompt(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos,
+                                int32_t most, int32_t *rows) {
+    int whole, any = 0;
+    int32_t part = gw_views_stop(&s->views, pos, &whole) - pos;
+    part = whole || part < most ? part : most;
+    gw_session_set_step(s, tokens, part, pos);
+    for (int32_t i = 0; i < part && s->n_source == 0; i++) {
+        s->step.last[i] = pos + n - 1;
+    }
+    *rows = part;
+    if (s->seeing.parts == 0) {
+        return GW_OK;
+    }
+    gw_views_look(&s->views, pos, part, s->seeing.glances, &any);
+    return gw_seeing_show(s, s->seeing.glances, part, any);
+}
+
 static gw_status feed_prompt(gw_session *s, const int32_t *tokens, size_t n, const row_sink *sink) {
     for (size_t done = 0; done < n;) {
         int32_t rows = gw_prompt_rows(s, n - done);
-        gw_session_set_step(s, tokens + done, rows, s->pos);
-        for (int32_t i = 0; i < rows && s->n_source == 0; i++) {
-            s->step.last[i] = s->pos + (int32_t)(n - done) - 1;
-        }
-        if (s->seeing.parts > 0) {
-            int any = 0;
-            gw_views_look(&s->views, s->pos, rows, s->seeing.glances, &any);
-            GW_TRY(gw_seeing_show(s, s->seeing.glances, rows, any));
-        }
+        GW_TRY(gw_session_set_prompt(s, tokens + done, (int32_t)(n - done), s->pos, rows, &rows));
         GW_TRY(gw_session_hidden_ask(s, s->pos));
         GW_TRY(gw_prompt_run(s, gw_prompt_overlaps(s)));
         GW_TRY(gw_fetch_end(s));
@@ -689,6 +706,10 @@ int32_t gw_session_prompted(const gw_session *s) { return s->prompted; }
 gw_status gw_session_rewind(gw_session *s, int32_t pos) {
     if (pos < 0 || pos > s->pos) {
         return gw_fail(GW_E_ARGUMENT, "rewind", "position %d is outside 0..%d", pos, s->pos);
+    }
+    if (gw_views_within(&s->views, pos)) {
+        return gw_fail(GW_E_ARGUMENT, "rewind",
+                       "position %d is within a picture, whose rows see one another", pos);
     }
     s->ahead = 0;
     s->pos = pos;

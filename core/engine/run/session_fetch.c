@@ -483,7 +483,7 @@ gw_status gw_fetch_run(gw_session *s, int stage, int ahead, int *fetched) {
     const gw_hparams *hp = &s->model->hp;
     const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
     gw_layer_range layers = f->layers[stage];
-    *fetched = is_faster(s, stage);
+    *fetched = !s->sees && is_faster(s, stage);
     const gw_where *where = *fetched ? f->where : s->where;
     int reads = f->pass[stage] >= 0 && s->step.n >= READ_ROWS &&
                 (*fetched ? rate->n_byte : rate->n_layer_row) < READINGS;

@@ -25,7 +25,7 @@ static int hidden_device(const gw_session *s) {
 gw_status gw_session_hidden_open(gw_session *s) {
     gw_hidden *h = &s->hidden;
     int widest = gw_session_widest(s), d = hidden_device(s);
-    int rows[2] = {widest, s->chunk > widest ? s->chunk : widest};
+    int rows[2] = {widest, s->most_rows > widest ? s->most_rows : widest};
     const gw_plan_device *to = &s->model->place.devices[d];
     size_t width = (size_t)gw_session_hidden_width(s);
     gw_layer_range none = {0, 0};
@@ -100,7 +100,7 @@ gw_status gw_session_hidden_give(gw_session *s, const float *rows, int32_t n) {
 
 gw_status gw_session_hidden_ask(gw_session *s, int32_t pos) {
     gw_hidden *h = &s->hidden;
-    int widest = gw_session_widest(s), most = s->chunk > widest ? s->chunk : widest;
+    int widest = gw_session_widest(s), most = s->most_rows > widest ? s->most_rows : widest;
     if (!gw_model_predicts(s->model) || (h->source == NULL && h->rows != NULL)) {
         return GW_OK;
     }

@@ -56,7 +56,8 @@ gw_status gw_pass_draw(gw_session *s, gw_pass *p, int rows, gw_order order, gw_p
                           .state = s->states.t,
                           .kept = s->kept_value[0],
                           .rows = rows,
-                          .order = order};
+                          .order = order,
+                          .both = parts == GW_PASS_PICTURE};
     if (s->seeing.parts > 0 && order == GW_ORDER_PREFILL) {
         in.gate = s->seeing.gate_on;
         in.seen = s->seeing.seen_on;
@@ -64,7 +65,7 @@ gw_status gw_pass_draw(gw_session *s, gw_pass *p, int rows, gw_order order, gw_p
     }
     for (int d = 0; d < s->model->place.n_devices; d++) {
         stream[d] = s->stream_on[d];
-        stream[d].dim[0] = parts == GW_PASS_HEAD ? s->chunk : rows;
+        stream[d].dim[0] = parts == GW_PASS_HEAD ? s->most_rows : rows;
     }
     in.logits = (gw_tensor){.name = "logits",
                             .fmt = GW_FMT_F32,
@@ -77,7 +78,8 @@ gw_status gw_pass_draw(gw_session *s, gw_pass *p, int rows, gw_order order, gw_p
         in.choice = parts == GW_PASS_NEXT ? s->choice : &s->choice_of_rows;
     }
     GW_TRY(gw_graph_new(&in, &p->graph));
-    if (parts == GW_PASS_BODY || parts == GW_PASS_WHOLE || parts == GW_PASS_NEXT || fetched) {
+    if (parts == GW_PASS_BODY || parts == GW_PASS_PICTURE || parts == GW_PASS_WHOLE ||
+        parts == GW_PASS_NEXT || fetched) {
         gw_graph_body(&p->graph, &in, layers.first, layers.end);
     }
     if (parts == GW_PASS_HEAD || parts == GW_PASS_WHOLE || parts == GW_PASS_NEXT) {
@@ -131,9 +133,9 @@ static int stage_layers(const gw_session *s) {
 }
 
 /* The stages of prompts in passes of so many rows, the first of them passes[at]. */
-static gw_status build_stages(gw_session *s, int at, int stages, int rows) {
+static gw_status build_stages(gw_session *s, int at, int stages, int rows, gw_pass_parts parts) {
     for (int i = 0; i < stages; i++) {
-        GW_TRY(gw_pass_build(s, &s->passes[at + i], rows, GW_ORDER_PREFILL, GW_PASS_BODY,
+        GW_TRY(gw_pass_build(s, &s->passes[at + i], rows, GW_ORDER_PREFILL, parts,
                              s->fetch.layers[i]));
     }
     return GW_OK;
@@ -144,9 +146,9 @@ static gw_status build_passes(gw_session *s) {
     int start = s->model->hp.n_source, n_layers = s->model->hp.n_layers;
     int step = stage_layers(s), stages = (n_layers - start - 1) / step + 1;
     int body = s->n_widths + 1;
-    /* stages of the chunk, with fetched weights, of fewer rows; source, next, draw, two of hidden
-     * states */
-    s->passes = calloc((size_t)(body + (2 + GW_PROMPT_PLANS) * stages + 5), sizeof *s->passes);
+    /* stages of the chunk, of pictures, with fetched weights, of fewer rows; source, next, draw,
+     * two of hidden states */
+    s->passes = calloc((size_t)(body + (3 + GW_PROMPT_PLANS) * stages + 5), sizeof *s->passes);
     s->fetch.layers = calloc((size_t)stages, sizeof *s->fetch.layers);
     if (s->passes == NULL || s->fetch.layers == NULL) {
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %d stages", stages);
@@ -162,12 +164,17 @@ static gw_status build_passes(gw_session *s) {
         int first = start + i * step;
         s->fetch.layers[i] = (gw_layer_range){first, i == stages - 1 ? n_layers : first + step};
     }
-    GW_TRY(build_stages(s, body, stages, s->chunk));
+    GW_TRY(build_stages(s, body, stages, s->chunk, GW_PASS_BODY));
+    if (s->picture_rows > 0) {
+        s->picture_pass = s->n_passes;
+        s->n_passes += stages;
+        GW_TRY(build_stages(s, s->picture_pass, stages, s->picture_rows, GW_PASS_PICTURE));
+    }
     for (int k = GW_PROMPT_PLANS - 1; k >= 0 && s->on_cards; k--) {
         if (prompt_rows[k] < s->chunk) {
             s->short_prompt_pass[k] = s->n_passes;
             s->n_passes += stages;
-            GW_TRY(build_stages(s, s->short_prompt_pass[k], stages, prompt_rows[k]));
+            GW_TRY(build_stages(s, s->short_prompt_pass[k], stages, prompt_rows[k], GW_PASS_BODY));
         }
     }
     gw_layer_range all = {start, n_layers};
@@ -292,6 +299,7 @@ gw_pass *gw_prompt_pass(gw_session *s, int stage) {
             first = s->short_prompt_pass[k];
         }
     }
+    first = s->sees ? s->picture_pass : first;
     return &s->passes[first + stage];
 }
 

@@ -72,13 +72,14 @@ static gw_status start_again(gw_session *s, int32_t *at) {
 
 /* ---- the way back ---------------------------------------------------------------------------- */
 
-/* Tokens [at, at + n) of one kind through the body, in one pass. */
-static gw_status run_again(gw_session *s, int32_t at, int32_t n, int generated) {
+/* Of tokens [at, at + *n) of one kind those of one pass through the body: *n. */
+static gw_status run_again(gw_session *s, int32_t at, int32_t *n, int generated) {
     GW_TRY(gw_session_check_cancel(s));
-    gw_session_set_step(s, s->tokens + at, n, at);
     if (generated) {
-        return gw_pass_run(s, gw_session_decode_pass(s, n), gw_plan_run);
+        gw_session_set_step(s, s->tokens + at, *n, at);
+        return gw_pass_run(s, gw_session_decode_pass(s, *n), gw_plan_run);
     }
+    GW_TRY(gw_session_set_prompt(s, s->tokens + at, *n, at, *n, n));
     for (int i = 0; i < s->n_prompt_passes - s->first_prompt_pass; i++) {
         GW_TRY(gw_pass_run(s, gw_prompt_pass(s, i), gw_plan_run));
     }
@@ -97,7 +98,7 @@ gw_status gw_session_return(gw_session *s) {
         while (n < most && at + n < s->pos && s->generated[at + n] == generated) {
             n++;
         }
-        GW_TRY(run_again(s, at, n, generated));
+        GW_TRY(run_again(s, at, &n, generated));
         at += n;
         s->repeated += (uint64_t)n;
     }

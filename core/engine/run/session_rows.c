@@ -109,7 +109,7 @@ gw_status gw_rows_state_load(gw_session *s, int32_t slot, int32_t pos, const voi
 
 static void set_rows(gw_session *s, const gw_row *rows, int32_t n) {
     gw_step *step = &s->step;
-    s->ahead = 0;
+    s->ahead = s->sees = 0;
     step->n = step->n_pick = n;
     step->pick = step->pos_max = 0;
     for (int32_t i = 0; i < n; i++) {

@@ -77,8 +77,9 @@ typedef struct gw_seeing {
     int parts; /* of a row: one, and one for each of the layers that get some */
     struct gw_buffer *gate[GW_MAX_DEVICES], **seen; /* [devices * parts] */
     gw_tensor gate_on[GW_MAX_DEVICES], *seen_on;
-    float *rows;        /* [chunk, d_model] to be written */
-    gw_glance *glances; /* [chunk] */
+    float *rows;        /* [most_rows, d_model] to be written */
+    gw_glance *glances; /* [most_rows] */
+    int32_t token;      /* that tables by token have in rows of pictures; -1: their own */
     int32_t shown;      /* leading rows of the buffers that may not be text's */
 } gw_seeing;
 
@@ -86,8 +87,11 @@ struct gw_session {
     gw_model *model;
     const volatile int *cancel;
     int32_t n_ctx, chunk, pos;
-    int32_t n_source;         /* tokens of the source text; 0: none was read                   */
-    int32_t *tokens;          /* [n_ctx] of the timeline, pos of them                          */
+    int32_t picture_rows; /* of a pass over rows of a picture that see one another; 0: none    */
+    int32_t most_rows;    /* of a prompt's pass: the chunk's, or that                          */
+    int sees;             /* the rows in the step block are such                               */
+    int32_t n_source;     /* tokens of the source text; 0: none was read                   */
+    int32_t *tokens;      /* [n_ctx] of the timeline, pos of them                          */
     unsigned char *generated; /* [n_ctx] 1: it was computed as a generated token, not as a prompt */
     int32_t prompted;         /* leading tokens computed as a prompt, on nothing but a prompt  */
     double row_seconds;       /* of the last chunk's slowest stage; 0: not known             */
@@ -110,10 +114,11 @@ struct gw_session {
     gw_pass *passes; /* n_widths of decode, prompt head, stages of the prompt body          */
     int n_widths, n_passes, first_prompt_pass, n_prompt_passes; /* stages: [first, n) of them */
     int short_prompt_pass[GW_PROMPT_PLANS]; /* the first stage in fewer rows; 0: there is none */
-    gw_pass *source;                        /* reads a source text; NULL: the model takes none */
-    gw_pass *next; /* the one that draws too (session_next.c); NULL: none */
-    gw_pass *draw; /* draws behind the rows of a decode pass; NULL: none  */
-    size_t n_rows; /* lines of gw_session_kernel_times */
+    int picture_pass; /* the first stage over rows of pictures; 0: there is none */
+    gw_pass *source;  /* reads a source text; NULL: the model takes none */
+    gw_pass *next;    /* the one that draws too (session_next.c); NULL: none */
+    gw_pass *draw;    /* draws behind the rows of a decode pass; NULL: none  */
+    size_t n_rows;    /* lines of gw_session_kernel_times */
     int profiling;
     float *logits_host; /* [logit_rows, v]: the device's memory, or our copy of it */
     float *logits_copy;
@@ -147,6 +152,7 @@ typedef enum gw_pass_parts {
     GW_PASS_BODY,
     GW_PASS_HEAD,
     GW_PASS_HIDDEN,  /* what stands in the head before its first matrix, of rows that have run */
+    GW_PASS_PICTURE, /* the body over rows of pictures that see one another */
     GW_PASS_FETCHED, /* the body where weights are fetched (gw_fetch) */
     GW_PASS_NEXT,    /* whole, and the draw */
     GW_PASS_DRAW     /* the draw alone, out of the logits that are there */
@@ -182,6 +188,10 @@ gw_status gw_prompt_run(gw_session *s, int overlaps);
 gw_status gw_session_run_head(gw_session *s, int32_t at, int32_t n);
 gw_status gw_session_check_tokens(const gw_session *s, const int32_t *tokens, size_t n);
 void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos);
+/* Of a prompt's n tokens at pos the rows of its next pass, at most `most`: in the step block, with
+ * what they see. Returns how many in *rows. */
+gw_status gw_session_set_prompt(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos,
+                                int32_t most, int32_t *rows);
 gw_status gw_session_check_cancel(const gw_session *s);
 
 /* session_fetch.c. Plans for the stages [n] of a prompt that have weights in main memory, behind

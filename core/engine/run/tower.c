@@ -6,20 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "core/engine/run/tower_state.h"
 #include "core/model/mmproj.h"
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
 double gw_tower_number(const gw_tower *t, const char *name, int layer, double absent) {
-    const gw_hparams *hp = &t->model->hp;
-    for (int i = 0; i < t->bp->n_numbers; i++) {
-        if (strcmp(t->bp->number[i].name, name) == 0) {
-            double x = hp->values[(size_t)layer * (size_t)hp->n_values + (size_t)i];
-            return x == x ? x : absent;
-        }
-    }
-    return absent;
+    return gw_spec_layer_number(t->bp, &t->model->hp, name, layer, absent);
 }
 
 static int value_named(const gw_blueprint *bp, const char *name) {
@@ -46,6 +40,8 @@ static gw_status measure(gw_tower *t) {
     t->d_out = (int32_t)gw_tower_number(t, "d_out", 0, 0.0);
     t->window = (int32_t)gw_tower_number(t, "window_side", 0, 0.0);
     t->by_block = gw_tower_number(t, "by_block", 0, 1.0) != 0.0;
+    t->patch_less = (float)gw_tower_number(t, "patch_less", 0, 0.0);
+    t->patch_times = (float)gw_tower_number(t, "patch_times", 0, 1.0);
     t->grid = (gw_grid_kind)(int)gw_tower_number(t, "grid", 0, 0.0);
     t->pixels = width_of(t, t->patches);
     if (t->pixels == 0 || t->merge < 1 || t->merge > 16 || t->d_out < 1 || t->window < 0 ||
@@ -80,6 +76,21 @@ static gw_status read_table(gw_tower *t) {
     return GW_OK;
 }
 
+/* Matrices may come with bounds for what goes into them and comes out (Gemma 4 E2B and E4B). */
+static gw_status refuse_bounds(const gw_checkpoint *c) {
+    for (size_t i = 0; i < gw_checkpoint_count(c); i++) {
+        const char *name = gw_checkpoint_at(c, i)->name;
+        int sees = strncmp(name, "v.", 2) == 0 || strstr(name, "vision") != NULL;
+        if (sees && (gw_text_ends(name, ".input_max") || gw_text_ends(name, ".input_min"))) {
+            return gw_fail(GW_E_UNSUPPORTED, gw_checkpoint_name(c),
+                           "the vision tower clips what goes into its matrices (%.80s), which is "
+                           "not computed yet: text alone works",
+                           name);
+        }
+    }
+    return GW_OK;
+}
+
 /* Cards that the decoder is to be on, or the CPU. */
 static gw_status load(gw_tower *t, const gw_model_options *o, const gw_backend *const *backends) {
     const gw_spec_given given = {.sees = 1};
@@ -87,6 +98,7 @@ static gw_status load(gw_tower *t, const gw_model_options *o, const gw_backend *
     gw_model *m = t->model;
     GW_TRY(gw_checkpoint_open_as(o->path, o->memory, o->memory_bytes, &given, &m->checkpoint));
     snprintf(m->name, sizeof m->name, "%s", gw_checkpoint_name(m->checkpoint));
+    GW_TRY(refuse_bounds(m->checkpoint));
     GW_TRY(gw_model_load(m, o, backends, &passed));
     t->bp = gw_weights_blueprint(m->weights);
     GW_TRY(measure(t));

@@ -273,12 +273,11 @@ static gw_status write_to(gw_tower *t, struct gw_buffer *const *buffers, size_t 
  * tower's matrix has. */
 static void copy_patch(const gw_tower *t, const float *from, int32_t width, float *to) {
     const int32_t plane = t->pixels / 3, times = width / t->pixels;
-    if (times == 1) {
-        memcpy(to, from, (size_t)width * sizeof *to);
-        return;
-    }
     for (int c = 0; c < 3; c++) {
         memcpy(to + c * plane, from + c * plane * times, (size_t)plane * sizeof *to);
+    }
+    for (int32_t i = 0; i < t->pixels && (t->patch_less != 0.0f || t->patch_times != 1.0f); i++) {
+        to[i] = (to[i] - t->patch_less) * t->patch_times;
     }
 }
 

@@ -40,6 +40,7 @@ struct gw_tower {
     int patches, places; /* values of the spec; -1: none */
     int32_t merge, patch, d_out, pixels, window, eye_token;
     int by_block, n_deep;
+    float patch_less, patch_times; /* of values of patches: (x - less) * times */
     gw_grid_kind grid;
     float *table; /* [entries, d_model]; NULL: none */
     int64_t entries;
