@@ -1,77 +1,11 @@
 /* tests/test_eyes.c - vision towers and models that see against transformers: rows of a picture,
  * logits of a prompt with it, greedy ids; and one text whatever the chunk. Small checkpoints with
  * random weights: tools/eyes_goldens.py. KV cache in f32, as the references were made. */
-#include "tests/reference_files.h"
+#include "tests/eyes_cases.h"
 
 #include <math.h>
-#include <unistd.h>
-
-#include "core/image/patches.h"
-#include "include/godwit_see.h"
 
 #define CLOSE_ENOUGH 2e-5 /* norm of the difference over norm of the reference */
-
-typedef struct example {
-    reference_file file;
-    gw_model *model;
-    gw_patches patches;
-    gw_tile tile[8];
-    gw_sight *sight;
-    int32_t *ids, *greedy;
-    size_t n, n_greedy;
-    gw_seen_rows *seen;
-    size_t n_seen;
-} example;
-
-static void must(gw_status status) {
-    if (status != GW_OK) {
-        fail_msg("%s", gw_error_text());
-    }
-}
-
-/* Tiles [n, 2] of grids, patches one after the other. */
-static void read_patches(example *x) {
-    const gw_stored *values = reference_find(&x->file, "patches");
-    size_t n = 0;
-    int32_t *grid = reference_ids(&x->file, "grid", &n);
-    x->patches = (gw_patches){.n = values->dim[0],
-                              .width = (int32_t)values->dim[1],
-                              .values = (float *)(uintptr_t)values->data,
-                              .n_tiles = (int32_t)(n / 2),
-                              .tile = x->tile};
-    int64_t first = 0;
-    for (size_t i = 0; i < n / 2; i++) {
-        x->tile[i] = (gw_tile){.first = first, .rows = grid[2 * i], .columns = grid[2 * i + 1]};
-        first += (int64_t)grid[2 * i] * grid[2 * i + 1];
-    }
-    free(grid);
-}
-
-/* mmproj: the tower out of a file; NULL: out of the folder. */
-static void open_example(example *x, const char *folder, const char *mmproj, const char *device) {
-    char file[600];
-    const char *end = strstr(folder, ".gguf") != NULL ? strrchr(folder, '/') : NULL;
-    int bytes = end != NULL ? (int)(end - folder) : (int)strlen(folder);
-    memset(x, 0, sizeof *x);
-    snprintf(file, sizeof file, "%.*s/golden.safetensors", bytes, folder);
-    reference_open(&x->file, file);
-    gw_model_options options = {.path = folder, .mmproj = mmproj, .device = device, .images = 1};
-    must(gw_model_open(&options, &x->model));
-    read_patches(x);
-    must(gw_model_see(x->model, &x->patches, &x->sight));
-    x->ids = reference_ids(&x->file, "input_ids", &x->n);
-    x->greedy = reference_ids(&x->file, "greedy_ids", &x->n_greedy);
-    must(gw_see_places(x->model, x->ids, x->n, &x->sight, 1, &x->seen, &x->n_seen));
-}
-
-static void close_example(example *x) {
-    gw_free(x->seen);
-    free(x->ids);
-    free(x->greedy);
-    gw_sight_free(x->sight);
-    gw_model_free(x->model);
-    reference_close(&x->file);
-}
 
 static double difference(const float *have, const float *want, size_t n) {
     double diff = 0.0, norm = 0.0;

@@ -1,0 +1,121 @@
+/* tests/eyes_cases.h - models that see, out of tests/data/goldens-eyes: a picture opened with the
+ * prompt that it stands in, and the bits that a device makes of it. */
+#ifndef GW_TESTS_EYES_CASES_H
+#define GW_TESTS_EYES_CASES_H
+
+#include "tests/reference_files.h"
+
+#include <math.h>
+
+#include "core/image/patches.h"
+#include "include/godwit_see.h"
+
+typedef struct example {
+    reference_file file;
+    gw_model *model;
+    gw_patches patches;
+    gw_tile tile[8];
+    gw_sight *sight;
+    int32_t *ids, *greedy;
+    size_t n, n_greedy;
+    gw_seen_rows *seen;
+    size_t n_seen;
+} example;
+
+static void must(gw_status status) {
+    if (status != GW_OK) {
+        fail_msg("%s", gw_error_text());
+    }
+}
+
+/* Tiles [n, 2] of grids, patches one after the other. */
+static void read_patches(example *x) {
+    const gw_stored *values = reference_find(&x->file, "patches");
+    size_t n = 0;
+    int32_t *grid = reference_ids(&x->file, "grid", &n);
+    x->patches = (gw_patches){.n = values->dim[0],
+                              .width = (int32_t)values->dim[1],
+                              .values = (float *)(uintptr_t)values->data,
+                              .n_tiles = (int32_t)(n / 2),
+                              .tile = x->tile};
+    int64_t first = 0;
+    for (size_t i = 0; i < n / 2; i++) {
+        x->tile[i] = (gw_tile){.first = first, .rows = grid[2 * i], .columns = grid[2 * i + 1]};
+        first += (int64_t)grid[2 * i] * grid[2 * i + 1];
+    }
+    free(grid);
+}
+
+/* mmproj: the tower out of a file; NULL: out of the folder. */
+static void open_example(example *x, const char *folder, const char *mmproj, const char *device) {
+    char file[600];
+    const char *end = strstr(folder, ".gguf") != NULL ? strrchr(folder, '/') : NULL;
+    int bytes = end != NULL ? (int)(end - folder) : (int)strlen(folder);
+    memset(x, 0, sizeof *x);
+    snprintf(file, sizeof file, "%.*s/golden.safetensors", bytes, folder);
+    reference_open(&x->file, file);
+    gw_model_options options = {.path = folder, .mmproj = mmproj, .images = 1};
+    options.device = device;
+    options.offload_layers = device != NULL && strcmp(device, "cpu") != 0 ? "all" : NULL;
+    must(gw_model_open(&options, &x->model));
+    read_patches(x);
+    must(gw_model_see(x->model, &x->patches, &x->sight));
+    x->ids = reference_ids(&x->file, "input_ids", &x->n);
+    x->greedy = reference_ids(&x->file, "greedy_ids", &x->n_greedy);
+    must(gw_see_places(x->model, x->ids, x->n, &x->sight, 1, &x->seen, &x->n_seen));
+}
+
+static void close_example(example *x) {
+    gw_free(x->seen);
+    free(x->ids);
+    free(x->greedy);
+    gw_sight_free(x->sight);
+    gw_model_free(x->model);
+    reference_close(&x->file);
+}
+
+/* Rows of the picture, then logits after the prompt in passes of `chunk`. *n values: free. */
+static float *bits_on(const char *folder, const char *device, const char *kv_type, int32_t chunk,
+                      size_t *n) {
+    example x;
+    gw_session *s;
+    gw_model_info info;
+    gw_eyes eyes;
+    char path[600];
+    snprintf(path, sizeof path, "tests/data/goldens-eyes/%s", folder);
+    open_example(&x, path, NULL, device);
+    gw_model_describe(x.model, &info);
+    assert_true(gw_model_eyes(x.model, &eyes));
+    const gw_session_options options = {.kv_type = kv_type, .chunk = chunk, .n_ctx = 96};
+    must(gw_session_new(x.model, &options, &s));
+    must(gw_session_prefill_seen(s, x.ids, x.n, x.seen, x.n_seen));
+    const size_t rows = (size_t)gw_sight_rows(x.sight) * (size_t)eyes.width;
+    const size_t logits = (size_t)info.n_vocab;
+    float *out = malloc((rows + logits) * sizeof *out);
+    assert_non_null(out);
+    memcpy(out, gw_sight_row(x.sight, 0), rows * sizeof *out);
+    memcpy(out + rows, gw_session_logits(s, 0), logits * sizeof *out);
+    *n = rows + logits;
+    gw_session_free(s);
+    close_example(&x);
+    return out;
+}
+
+/* Towers and decoders on a device have the bits of the CPU. */
+static inline void eyes_on_device(const char *device) {
+    static const char *const folder[] = {"qwen3vl",  "qwen35", "qwen25vl",
+                                         "mistral3", "gemma3", "gemma4"};
+    for (size_t i = 0; i < sizeof folder / sizeof folder[0]; i++) {
+        const char *kv = i % 2 == 0 ? "f32" : "f16";
+        size_t n = 0, m = 0;
+        float *want = bits_on(folder[i], "cpu", kv, 64, &n);
+        float *have = bits_on(folder[i], device, kv, 13, &m);
+        print_message("%s, %s\n", folder[i], kv);
+        assert_int_equal(n, m);
+        assert_memory_equal(have, want, n * sizeof *have);
+        free(want);
+        free(have);
+    }
+}
+
+#endif
