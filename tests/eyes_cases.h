@@ -56,6 +56,7 @@ static void open_example(example *x, const char *folder, const char *mmproj, con
     reference_open(&x->file, file);
     gw_model_options options = {.path = folder, .mmproj = mmproj, .images = 1};
     options.device = device;
+    options.exact = 1; /* cards have 16-bit products of float weights else */
     options.offload_layers = device != NULL && strcmp(device, "cpu") != 0 ? "all" : NULL;
     must(gw_model_open(&options, &x->model));
     read_patches(x);

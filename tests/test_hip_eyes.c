@@ -1,0 +1,19 @@
+/* tests/test_hip_eyes.c - vision towers and models that see on the emulator, at both wave widths,
+ * or on the card of this machine: the bits of the CPU. */
+#include "tests/eyes_cases.h"
+#include "tests/hip_drivers.h"
+
+static void towers(void **state) {
+    (void)state;
+    eyes_on_device("hip");
+}
+
+static int run(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(towers)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void) {
+    return hip_on_drivers(run, GODWIT_EMULATORS "libgodwit_emu32.so",
+                          GODWIT_EMULATORS "libgodwit_emu64.so");
+}
