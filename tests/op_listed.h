@@ -69,11 +69,11 @@ static void oc_group_dot(op_setup *s) {
     oc_make_output(s, GW_FMT_F32, c->kv_heads);
 }
 
-/* Entries of e values, of taps positions; gates series. */
+/* Entries of e values, of taps positions; gates series; bare: rows as they are. */
 static void oc_compress(op_setup *s) {
     const op_case *c = s->c;
     gw_area a = {.at = 3,
-                 .width = c->gates == 0 ? c->e : 2 * c->gates * c->e,
+                 .width = c->bare ? 0 : c->gates == 0 ? c->e : 2 * c->gates * c->e,
                  .ratio = c->taps,
                  .entry = c->e};
     gw_tensor *pages, *table;
@@ -83,23 +83,23 @@ static void oc_compress(op_setup *s) {
                                                .rope_dim = c->rope_dim,
                                                .style = oc_style(c),
                                                .eps = 1e-5f};
-    s->node.in[0] = oc_floats(s, "rows", a.width, 1.0f);
+    s->node.in[0] = oc_floats(s, "rows", gw_area_kept(&a), 1.0f);
     oc_area(s, &a, &pages, &table);
     s->node.in[1] = pages;
     s->node.in[2] = table;
     s->node.w[0] = c->gates > 0 ? oc_vector(s, "bias", c->taps * c->gates * c->e, 1.0f) : NULL;
-    s->node.w[1] = oc_vector(s, "norm", c->e, 1.0f);
+    s->node.w[1] = c->bare ? NULL : oc_vector(s, "norm", c->e, 1.0f);
     s->node.w[2] = c->rope_dim > 0 ? oc_angles(s) : NULL;
     oc_make_output(s, GW_FMT_F32, 1);
     s->out_bytes = 0;
 }
 
-/* The m[0] best entries of taps positions each; tiled: of the whole text. */
+/* The m[0] best entries of taps positions each; tiled: GW_TIES_; bare: in an area without rows. */
 static void oc_choose(op_setup *s) {
     const op_case *c = s->c;
-    gw_area a = {.at = 2, .width = 7, .ratio = c->taps, .entry = c->e};
+    gw_area a = {.at = 2, .width = c->bare ? 0 : 7, .ratio = c->taps, .entry = c->e};
     gw_tensor *pages, *table, *q = oc_floats(s, "queries", c->heads * c->e, 1.0f);
-    s->node.args.choose = (gw_choose_args){.area = a, .heads = c->heads, .whole = c->tiled};
+    s->node.args.choose = (gw_choose_args){.area = a, .heads = c->heads, .ties = c->tiled};
     oc_area(s, &a, &pages, &table);
     float *at = oc_host(s, q);
     for (int i = 0; i < c->n * c->heads * c->e && c->wild; i++) {
@@ -126,7 +126,12 @@ static void oc_listed(op_setup *s) {
                                            .heads = c->heads,
                                            .kv_heads = c->kv_heads,
                                            .head_dim = c->e,
+                                           .v_dim = c->v_dim,
+                                           .v_first = c->first,
                                            .window = c->window};
+    if (c->within) {
+        s->node.in[2] = NULL;
+    }
     if (c->both) { /* in the pages of the caches */
         int64_t dim[2] = {s->node.in[1]->dim[0], a.at + gw_area_floats(&a)};
         pages = oc_tensor(s, "area", GW_FMT_F32, 2, dim);
@@ -156,7 +161,7 @@ static void oc_listed(op_setup *s) {
         s->node.in[4] = list;
     }
     s->node.w[0] = c->sinks ? oc_vector(s, "sinks", c->heads, 3.0f) : NULL;
-    oc_make_output(s, GW_FMT_F32, c->heads * c->e);
+    oc_make_output(s, GW_FMT_F32, c->heads * oc_v_dim(c));
 }
 
 /* n-grams of up to taps tokens, heads hashes of a length. */

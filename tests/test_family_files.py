@@ -1,6 +1,7 @@
 # tests/test_family_files.py - families in GGUF's names: tiny files of made weights (family_files.py) against
 # the logits, and for encoders the rows, that llama.cpp b11434 gives for them in float32.
 import json
+import re
 
 import numpy as np
 import pytest
@@ -83,8 +84,58 @@ def test_gptj_in_ggufs_names(tmp_path):
     assert logits_hash(tmp_path / "model.gguf", IDS[:8]) == logits_hash(folder, IDS[:8])
 
 
-def test_longer_than_computed(tmp_path):
-    """An indexer's budget (64 here): more is refused, whatever is asked for."""
-    write_family(tmp_path / "model.gguf", "glm-dsa")
-    done = run("logits", "-m", tmp_path / "model.gguf", "--ids", "3,4", "-c", "65", check=False)
-    assert done.returncode == 1 and "context of 64 at most" in done.stderr and not done.stdout
+INDEXED = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "lm_head": "output",
+           "embed_tokens": "token_embd", "layers": "blk", "indexer.weights_proj": "indexer.proj",
+           "indexer.wk": "indexer.attn_k", "indexer.wq_b": "indexer.attn_q_b", "q_a_proj": "attn_q_a",
+           "q_b_proj": "attn_q_b", "kv_a_proj_with_mqa": "attn_kv_a_mqa", "kv_b_proj": "attn_kv_b",
+           "q_a_layernorm": "attn_q_a_norm", "kv_a_layernorm": "attn_kv_a_norm", "o_proj": "attn_output",
+           "mlp.gate.e_score_correction_bias": "exp_probs_b.bias", "mlp.gate.weight": "ffn_gate_inp.weight",
+           "_proj.weight": ".weight"}
+
+
+def in_ggufs_names(name):
+    name, end = name.removeprefix("model."), ""
+    if name == "norm.weight":
+        return "output_norm.weight"
+    for part, suffix in (("shared_experts.", "_shexp"), ("experts.", "_exps")):
+        if part in name:
+            name, end = name.replace(part, ""), suffix
+            break
+    for old, new in INDEXED.items():
+        name = name.replace(old, new)
+    name = name.replace("self_attn.", "").replace("mlp.", "ffn_")
+    return name.replace(".weight", end + ".weight") if end else name
+
+
+@pytest.mark.parametrize("name", ["deepseek32", "glm-dsa"])
+def test_indexers_in_ggufs_names(name, tmp_path):
+    """More tokens than an indexer chooses, some layers with another one's list: the folder's logits, bit for bit."""
+    folder = DATA / "goldens-families" / name
+    c, stacked = json.loads((folder / "config.json").read_text()), {}
+    tensors = {}
+    for old, (_, shape, data) in sorted(read_safetensors(folder / "model.safetensors").items()):
+        data = b"".join(b"\0\0" + data[i:i + 2] for i in range(0, len(data), 2))
+        expert = re.search(r"experts\.(\d+)\.", old)
+        if expert and "shared" not in old:
+            stacked.setdefault(in_ggufs_names(old.replace(expert[0], "experts.")), []).append((shape, data))
+        else:
+            tensors[in_ggufs_names(old)] = (shape, 0, data)
+    for new, parts in stacked.items():
+        tensors[new] = ([len(parts), *parts[0][0]], 0, b"".join(data for _, data in parts))
+    write_model(tmp_path / "model.gguf", name, {
+        "block_count": c["num_hidden_layers"], "context_length": c["max_position_embeddings"],
+        "embedding_length": c["hidden_size"], "feed_forward_length": c["intermediate_size"],
+        "attention.head_count": c["num_attention_heads"], "attention.head_count_kv": 1,
+        "attention.layer_norm_rms_epsilon": c["rms_norm_eps"], "attention.q_lora_rank": c["q_lora_rank"],
+        "attention.kv_lora_rank": c["kv_lora_rank"], "attention.key_length_mla": c["qk_head_dim"],
+        "attention.value_length_mla": c["v_head_dim"], "rope.dimension_count": c["qk_rope_head_dim"],
+        "rope.freq_base": c["rope_parameters"]["rope_theta"], "vocab_size": c["vocab_size"],
+        "leading_dense_block_count": c["first_k_dense_replace"], "expert_count": c["n_routed_experts"],
+        "expert_used_count": c["num_experts_per_tok"], "expert_shared_count": c["n_shared_experts"],
+        "expert_feed_forward_length": c["moe_intermediate_size"], "expert_gating_func": 2,
+        "expert_weights_scale": c["routed_scaling_factor"], "expert_weights_norm": c["norm_topk_prob"],
+        "attention.indexer.head_count": c["index_n_heads"],
+        "attention.indexer.key_length": c["index_head_dim"], "attention.indexer.top_k": c["index_topk"],
+        **({"attention.indexer.types": [t == "full" for t in c["indexer_types"]]}
+           if "indexer_types" in c else {})}, tensors, c["vocab_size"])
+    assert logits_hash(tmp_path / "model.gguf", IDS[:8]) == logits_hash(folder, IDS[:8])

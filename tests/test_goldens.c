@@ -1,6 +1,7 @@
 /* tests/test_goldens.c - whole models against the reference library's logits and greedy ids, on
  * every backend that can run here. KV cache in f32, as the references were made. */
 #include "tests/reference_files.h"
+#include "tests/sanitized.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -30,6 +31,7 @@ static int compare_row(void *user, size_t row, const float *logits) {
 
 static const char *spec_path;    /* NULL: the family that the files name */
 static const char *weights_type; /* NULL: as stored */
+static int32_t chunk = 7;
 
 static void open_f32(const char *path, const char *device, gw_model **m, gw_session **s) {
     gw_model_options mo = {
@@ -38,7 +40,7 @@ static void open_f32(const char *path, const char *device, gw_model **m, gw_sess
     if (status != GW_OK) {
         fail_msg("%s", gw_error_text());
     }
-    gw_session_options so = {.kv_type = "f32", .chunk = 7};
+    gw_session_options so = {.kv_type = "f32", .chunk = chunk};
     status = gw_session_new(*m, &so, s);
     if (status != GW_OK) {
         fail_msg("%s", gw_error_text());
@@ -294,6 +296,36 @@ static void test_families(void **state) {
     }
 }
 
+/* 4,000 tokens, of which an indexer chooses 64: the first logits of each row. */
+static void test_long_text(void **state) {
+    (void)state;
+    enum { TOKENS = 4000, VOCAB = 4096 };
+    const char *folder = "tests/data/goldens-families/glm-dsa-long";
+    size_t n = TEST_SANITIZED || TEST_EMULATED ? TOKENS / 8 : TOKENS;
+    int32_t *ids = malloc(n * sizeof *ids);
+    gw_model *m;
+    gw_session *s;
+    reference_file r;
+    reference_open(&r, "tests/data/goldens-families/glm-dsa-long/golden.safetensors");
+    chunk = 256;
+    open_f32(folder, "cpu", &m, &s);
+    chunk = 7;
+    for (size_t i = 0; i < n; i++) {
+        ids[i] = (int32_t)((i * 1237 + 5) % VOCAB);
+    }
+    const gw_stored *want = reference_find(&r, "logits");
+    comparison c = {.want = want->data, .n_vocab = (int32_t)want->dim[1]};
+    assert_int_equal(want->dim[0], TOKENS);
+    assert_int_equal(gw_session_prefill_rows(s, ids, n, 0, compare_row, &c), GW_OK);
+    assert_int_equal(c.rows, n);
+    print_message("  %s: %.2g\n", folder, sqrt(c.diff / c.norm));
+    assert_true(sqrt(c.diff / c.norm) <= CLOSE_ENOUGH);
+    free(ids);
+    gw_session_free(s);
+    gw_model_free(m);
+    reference_close(&r);
+}
+
 /* Prompts longer than the original context, under every rope scaling. */
 static void rope_on(const char *device) {
     static const char *const cases[] = {"llama-yarn",   "llama-yarn-betas", "llama-yarn-mscale",
@@ -374,6 +406,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goldens_ref), cmocka_unit_test(test_goldens_cpu),
         cmocka_unit_test(test_families),    cmocka_unit_test(test_decoders),
+        cmocka_unit_test(test_long_text),
         cmocka_unit_test(test_packed),      cmocka_unit_test(test_spec_file),
         cmocka_unit_test(test_rope_ref),    cmocka_unit_test(test_rope_cpu),
         cmocka_unit_test(test_trained_ref), cmocka_unit_test(test_trained_cpu),

@@ -8,7 +8,7 @@ README.md. Any other recent ones give the same within rounding.
 
 Writes one Hugging Face folder per case: a tiny random model in BF16 and golden.safetensors with
 input_ids [T], logits [T, v] of the whole prompt and greedy_ids [T + 24], which the reference makes
-from that folder in float32 (encoders: hidden [T, d]). Every weight and every stored buffer is random, so that one left out
+from that folder in float32 (encoders: hidden [T, d]; long texts: logits [4000, 4], the first ones). Every weight and every stored buffer is random, so that one left out
 shows. Windows are shorter than the prompt; patterns of layers turn over inside the model. Three
 families have no class in the reference: their folders are another one's, with the tensors renamed
 and joined as the family has them.
@@ -38,6 +38,7 @@ EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 16}
 LATENT = {"num_hidden_layers": 3, "num_key_value_heads": 4, "q_lora_rank": 12, "kv_lora_rank": 16,
           "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8, "n_routed_experts": 4,
           "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1, **EXPERTS}
+INDEXER = {"index_n_heads": 8, "index_head_dim": 8, "index_topk": 6}
 GRANITE = {"embedding_multiplier": 12.0, "logits_scaling": 3.0, "residual_multiplier": 0.22,
            "attention_multiplier": 0.1}
 
@@ -109,8 +110,9 @@ CASES = {
                                                num_shared_experts=2, sliding_window_pattern=2)),
     "cwm": ("cwm", shape(num_hidden_layers=3, head_dim=8, sliding_window=5, layer_types=[
         "full_attention", "sliding_attention", "sliding_attention"])),
-    "deepseek32": ("deepseek_v32", shape(**LATENT, index_n_heads=2, index_head_dim=8, index_topk=48)),
-    "glm-dsa": ("glm_moe_dsa", shape(**LATENT, index_n_heads=2, index_head_dim=8, index_topk=48)),
+    "deepseek32": ("deepseek_v32", shape(**LATENT, **INDEXER)),
+    "glm-dsa": ("glm_moe_dsa", shape(**{**LATENT, "num_hidden_layers": 4}, **INDEXER, indexer_types=[
+        "full", "shared", "full", "shared"])),
     "gemma": ("gemma", shape(head_dim=16, num_key_value_heads=1)),
     "granite_swa": ("granite_swa", shape(num_hidden_layers=4, sliding_window=5, **GRANITE)),
     "jais2": ("jais2", shape(head_dim=8)),
@@ -156,6 +158,13 @@ CASES = {
     "orion": ("stablelm", shape(partial_rotary_factor=1.0)),
 }
 
+# A text of 4,000 tokens, each another one, so that scores of keys are apart.
+LONG = {
+    "glm-dsa-long": ("glm_moe_dsa", shape(**{
+        **LATENT, **INDEXER, "num_hidden_layers": 2, "index_n_heads": 16, "index_topk": 64,
+        "vocab_size": 4096, "max_position_embeddings": 4096}, tie_word_embeddings=True,
+        indexer_types=["full", "shared"])),
+}
 ENCODERS = {
     "eurobert": ("eurobert", shape()),
     "jina-bert-v3": ("jina_embeddings_v3", shape(num_key_value_heads=4, type_vocab_size=1)),
@@ -281,7 +290,7 @@ def reshape(name, folder):
 
 
 def write_model(name, folder):
-    kind, numbers = {**CASES, **ENCODERS}[name]
+    kind, numbers = {**CASES, **LONG, **ENCODERS}[name]
     config = transformers.AutoConfig.for_model(kind, **numbers)
     auto = transformers.models.auto.modeling_auto
     names = auto.MODEL_MAPPING_NAMES if name in ENCODERS else {
@@ -309,6 +318,13 @@ def run(model, seed):
             "greedy_ids": ids[0].clone()}, margin
 
 
+def run_long(model):
+    """The first logits of each row of a text that is given by a rule."""
+    ids = (torch.arange(4000) * 1237 + 5) % model.config.vocab_size
+    with torch.no_grad():
+        return {"logits": model(ids[None], use_cache=False).logits[0, :, :4].contiguous()}
+
+
 def make(name, root):
     folder = root / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -320,6 +336,8 @@ def make(name, root):
         ids = torch.randint(3, VOCAB, (1, PROMPT), generator=torch.Generator().manual_seed(seed))
         with torch.no_grad():
             golden = {"input_ids": ids[0].clone(), "hidden": model(ids).last_hidden_state[0]}
+    if name in LONG:
+        seed, margin, golden = 0, 1.0, run_long(model)
     while margin < 2e-3:  # no near ties
         seed += 1
         golden, margin = run(model, seed)
@@ -336,7 +354,7 @@ def main():
         sys.exit(__doc__)
     root = pathlib.Path(sys.argv[1])
     root.mkdir(parents=True, exist_ok=True)
-    for name in sys.argv[2:] or [*CASES, *ENCODERS]:
+    for name in sys.argv[2:] or [*CASES, *LONG, *ENCODERS]:
         make(name, root)
 
 

@@ -252,7 +252,7 @@ struct gw_cpu_launch {
             gw_listed_args args;
             const char *k, *v, *list;
             gw_fmt kv;
-            size_t list_stride, page_floats, page_stride, most, attend;
+            size_t list_stride, page_floats, page_stride, most, attend, ev; /* ev: of a value */
             const float *pages, *sinks;
             const int32_t *mapped;
         } listed;

@@ -150,7 +150,7 @@ static void keep_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t i) {
     const gw_area *a = &l->u.area.compress.area;
     int pos = worker->step->pos[i];
     memcpy(area_at(l, pages_of(l, worker, i), pos, gw_area_row(a, pos)),
-           floats(l->in, l->in_stride, i), (size_t)a->width * sizeof(float));
+           floats(l->in, l->in_stride, i), (size_t)gw_area_kept(a) * sizeof(float));
 }
 
 static void run_keep(const gw_cpu_launch *l, gw_cpu_worker *worker) {
@@ -197,6 +197,9 @@ gw_status gw_cpu_record_compress(struct gw_segment *segment, const gw_kernel *ke
     keep->run = run_keep;
     keep->u.area.compress = node->args.compress;
     take_area(keep, node->in[1], node->in[2]);
+    if (node->args.compress.area.width == 0) {
+        return GW_OK;
+    }
     gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
     l->run = run_compress;
     l->u.area.compress = node->args.compress;
@@ -212,7 +215,7 @@ static void choose_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t i) 
     const gw_area *a = &c->area;
     const int32_t *pages = pages_of(l, worker, i);
     int n = (worker->step->pos[i] + 1) / a->ratio, most = (int)l->width;
-    int whole = c->whole ? (worker->step->last[i] + 1) / a->ratio : n;
+    int text = (worker->step->last[i] + 1) / a->ratio, room = text > n ? text : n;
     gw_u32 *key = (gw_u32 *)(void *)worker->scratch;
     const float *q = floats(l->in, l->in_stride, i);
     const float *by = l->u.area.by != NULL ? floats(l->u.area.by, l->u.area.by_stride, i) : NULL;
@@ -221,8 +224,8 @@ static void choose_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t i) 
         key[k] = gw_float_key(gw_area_score(q, by, c->heads, a->entry,
                                             area_at(l, pages, last, gw_area_entry(a, last))));
     }
-    whole = whole > n ? whole : n;
-    gw_choose_keys(key, (int32_t *)(void *)(key + whole), n, whole, most, out_row(l, i));
+    gw_choose_keys(key, (int32_t *)(void *)(key + room), n, gw_choose_whole(c->ties, n, text), most,
+                   out_row(l, i));
 }
 
 static void run_choose(const gw_cpu_launch *l, gw_cpu_worker *worker) {
@@ -252,32 +255,32 @@ gw_status gw_cpu_record_choose(struct gw_segment *segment, const gw_kernel *kern
 
 /* ---- LISTED ---------------------------------------------------------------------------------- */
 
-/* Column `column` of K and row `column` of V, [e, P] and [P, e], from position pos of the cache. */
+/* Cell i of a page of width e; scale: which of its scales is its own. */
+static float cell(gw_fmt kv, const char *page, size_t e, size_t i, size_t scale) {
+    const gw_u16 *cells = (const gw_u16 *)(const void *)page;
+    if (kv == GW_FMT_F32) {
+        return ((const float *)(const void *)page)[i];
+    }
+    return kv == GW_FMT_F16
+               ? gw_f16_to_f32(cells[i])
+               : gw_f16_to_f32(cells[GW_PAGE * e / 2 + scale]) * (float)((const gw_i8 *)page)[i];
+}
+
+/* Column `column` of K and row `column` of V, [e, P] and [P, ev], from position pos of the cache; v
+ * NULL: K alone. */
 static void gather_position(const gw_cpu_launch *l, const int32_t *pages, size_t g, int pos,
                             float *k, float *v, size_t column) {
-    size_t e = (size_t)l->u.listed.args.head_dim, at = (size_t)(pos % GW_PAGE);
-    size_t bytes = gw_cpu_page_bytes(l->u.listed.kv, e);
+    size_t e = (size_t)l->u.listed.args.head_dim, ev = l->u.listed.ev;
+    size_t at = (size_t)(pos % GW_PAGE);
     size_t page = (size_t)pages[pos / GW_PAGE] * (size_t)l->u.listed.args.kv_heads + g;
-    const char *from_k = l->u.listed.k + page * bytes, *from_v = l->u.listed.v + page * bytes;
-    const gw_u16 *scale_k = (const gw_u16 *)(const void *)(from_k + GW_PAGE * e);
-    const gw_u16 *scale_v = (const gw_u16 *)(const void *)(from_v + GW_PAGE * e);
+    const char *from = l->u.listed.k + page * gw_cpu_page_bytes(l->u.listed.kv, e);
     for (size_t c = 0; c < e; c++) {
-        size_t in_k = c * GW_PAGE + at, in_v = at * e + c;
-        float x, y;
-        if (l->u.listed.kv == GW_FMT_F32) {
-            x = ((const float *)(const void *)from_k)[in_k];
-            y = ((const float *)(const void *)from_v)[in_v];
-        } else if (l->u.listed.kv == GW_FMT_F16) {
-            x = gw_f16_to_f32(((const gw_u16 *)(const void *)from_k)[in_k]);
-            y = gw_f16_to_f32(((const gw_u16 *)(const void *)from_v)[in_v]);
-        } else {
-            x = gw_f16_to_f32(scale_k[c / 32 * GW_PAGE + at]) *
-                (float)((const gw_i8 *)from_k)[in_k];
-            y = gw_f16_to_f32(scale_v[at * (e / 32) + c / 32]) *
-                (float)((const gw_i8 *)from_v)[in_v];
-        }
-        k[c * GW_PAGE + column] = x;
-        v[column * e + c] = y;
+        k[c * GW_PAGE + column] =
+            cell(l->u.listed.kv, from, e, c * GW_PAGE + at, c / 32 * GW_PAGE + at);
+    }
+    from = v != NULL ? l->u.listed.v + page * gw_cpu_page_bytes(l->u.listed.kv, ev) : NULL;
+    for (size_t c = 0; c < ev && v != NULL; c++) {
+        v[column * ev + c] = cell(l->u.listed.kv, from, ev, at * ev + c, at * (ev / 32) + c / 32);
     }
 }
 
@@ -308,10 +311,12 @@ static void listed_head(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t i,
                                list != NULL ? (int)(l->u.listed.list_stride / sizeof(float)) : -1);
     int32_t *numbers = (int32_t *)(void *)(worker->scratch + l->u.listed.attend);
     float *k = (float *)(void *)(numbers + l->u.listed.most / GW_PAGE + GW_PAGE);
-    float *v = k + l->u.listed.most * e;
+    float *v = l->u.listed.v != NULL ? k + l->u.listed.most * e : NULL;
+    size_t ev = l->u.listed.ev;
     int all = s.listed + pos + 1 - s.from;
     for (; n < (size_t)all; n++) {
-        float *to_k = k + n / GW_PAGE * GW_PAGE * e, *to_v = v + n / GW_PAGE * GW_PAGE * e;
+        float *to_k = k + n / GW_PAGE * GW_PAGE * e;
+        float *to_v = v != NULL ? v + n / GW_PAGE * GW_PAGE * ev : NULL;
         int x = (int)n / s.each, own = s.from + (int)n - s.listed;
         x = list != NULL && (int)n < s.listed ? (int)list[x] : x;
         if ((int)n < s.listed && has_area) {
@@ -335,14 +340,15 @@ static void listed_head(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t i,
                                   .kv_heads = 1,
                                   .group = (int)group,
                                   .e = (int)e,
-                                  .ev = (int)e,
+                                  .ev = (int)ev,
+                                  .v_first = a->v_first,
                                   .scale = a->scale,
                                   .sinks = l->u.listed.sinks != NULL ? l->u.listed.sinks + g * group
                                                                      : NULL};
     const gw_cpu_attention_part part = {.rows = 1,
                                         .heads = (int)group,
-                                        .out = out_row(l, i) + g * group * e,
-                                        .out_stride = group * e};
+                                        .out = out_row(l, i) + g * group * ev,
+                                        .out_stride = group * ev};
     l->ops->attend(&job, &part, worker->scratch);
 }
 
@@ -362,6 +368,7 @@ int gw_cpu_accepts_listed(const gw_kernel *kernel, const gw_node *node,
     gw_fmt kv = node->in[1]->fmt;
     (void)device;
     return accepts_floats(node) && node->args.listed.head_dim % ops->attend_multiple == 0 &&
+           node->args.listed.v_dim % ops->attend_multiple == 0 &&
            (kv == GW_FMT_F32 || kv == GW_FMT_F16 || kv == GW_FMT_Q8_0);
 }
 
@@ -372,6 +379,7 @@ gw_status gw_cpu_record_listed(struct gw_segment *segment, const gw_kernel *kern
     gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
     size_t context = (size_t)table->dim[1] * GW_PAGE, ratio = (size_t)a->area.ratio;
     size_t e = (size_t)a->head_dim, group = (size_t)(a->heads / a->kv_heads), line = GW_CACHE_LINE;
+    size_t ev = a->v_dim > 0 ? (size_t)a->v_dim : e;
     size_t most = area != NULL ? context / ratio : context,
            own = area != NULL ? (size_t)a->window : ratio;
     size_t listed = list != NULL ? (size_t)list->dim[1] * (area != NULL ? 1 : ratio) : most;
@@ -380,7 +388,8 @@ gw_status gw_cpu_record_listed(struct gw_segment *segment, const gw_kernel *kern
     l->run = run_listed;
     l->u.listed.args = *a;
     l->u.listed.k = gw_cpu_data(node->in[1]);
-    l->u.listed.v = gw_cpu_data(node->in[2]);
+    l->u.listed.v = node->in[2] != NULL ? gw_cpu_data(node->in[2]) : NULL;
+    l->u.listed.ev = ev;
     l->u.listed.kv = node->in[1]->fmt;
     l->u.listed.mapped = (const int32_t *)(const void *)gw_cpu_data(table);
     l->u.listed.page_stride = (size_t)table->dim[1];
@@ -393,10 +402,10 @@ gw_status gw_cpu_record_listed(struct gw_segment *segment, const gw_kernel *kern
         l->u.listed.pages = (const float *)(const void *)gw_cpu_data(area);
         l->u.listed.page_floats = (size_t)area->dim[1];
     }
-    size_t need = gw_cpu_attention_scratch(group, most / GW_PAGE, e);
+    size_t need = gw_cpu_attention_scratch(group, most / GW_PAGE, e > ev ? e : ev);
     l->u.listed.attend = (need + line - 1) / line * line;
     gw_cpu_need_scratch(segment, l->u.listed.attend + (most / GW_PAGE + GW_PAGE) * sizeof(int32_t) +
-                                     2 * most * e * sizeof(float));
+                                     most * (e + (node->in[2] != NULL ? ev : 0)) * sizeof(float));
     return gw_cpu_vector(segment, node->w[0], &l->u.listed.sinks);
 }
 

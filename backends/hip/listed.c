@@ -92,7 +92,7 @@ static gw_status record_compress(struct gw_segment *segment, const gw_kernel *ke
                                           .area = area_of(&a->area, node->in[1], node->in[2]),
                                           .in = gw_hip_at(node->in[0]),
                                           .bias = at_or_none(node->w[0]),
-                                          .weight = gw_hip_at(node->w[1]),
+                                          .weight = at_or_none(node->w[1]),
                                           .table = at_or_none(node->w[2]),
                                           .series = a->series,
                                           .first = a->first,
@@ -100,8 +100,11 @@ static gw_status record_compress(struct gw_segment *segment, const gw_kernel *ke
                                           .interleaved = a->style == GW_ROPE_INTERLEAVED,
                                           .eps = a->eps};
     (void)kernel;
-    GW_TRY(launch(segment, node, "gw_listed_keep", (size_t)a->area.width, rows, 0, &p, sizeof p));
-    return launch(segment, node, "gw_listed_compress", rows, 1, 1, &p, sizeof p);
+    size_t width = (size_t)gw_area_kept(&a->area);
+    GW_TRY(launch(segment, node, "gw_listed_keep", width, rows, 0, &p, sizeof p));
+    return a->area.width == 0
+               ? GW_OK
+               : launch(segment, node, "gw_listed_compress", rows, 1, 1, &p, sizeof p);
 }
 
 static gw_status record_choose(struct gw_segment *segment, const gw_kernel *kernel,
@@ -117,7 +120,7 @@ static gw_status record_choose(struct gw_segment *segment, const gw_kernel *kern
                                         .out = gw_hip_at(node->out),
                                         .heads = a->heads,
                                         .most = (int32_t)gw_hip_width(node->out),
-                                        .whole = a->whole,
+                                        .ties = a->ties,
                                         .room = (int32_t)room};
     (void)kernel;
     at_once = at_once < 1 ? 1 : at_once > rows ? rows : at_once;
@@ -134,8 +137,10 @@ static gw_status record_choose(struct gw_segment *segment, const gw_kernel *kern
 
 static int accepts_listed(const gw_kernel *kernel, const gw_node *node,
                           const struct gw_device *device) {
+    const gw_listed_args *a = &node->args.listed;
     gw_fmt kv = node->in[1]->fmt;
-    return accepts(kernel, node, device) && node->args.listed.head_dim <= GW_LISTED_WIDEST &&
+    return accepts(kernel, node, device) &&
+           (a->v_dim > 0 ? a->v_dim : a->head_dim) <= GW_LISTED_WIDEST &&
            (kv == GW_FMT_F32 || kv == GW_FMT_F16 || kv == GW_FMT_Q8_0);
 }
 
@@ -155,13 +160,15 @@ static gw_status record_listed(struct gw_segment *segment, const gw_kernel *kern
                                         .area = area_of(&a->area, area, table),
                                         .q = gw_hip_at(node->in[0]),
                                         .k = gw_hip_at(node->in[1]),
-                                        .v = gw_hip_at(node->in[2]),
+                                        .v = at_or_none(node->in[2]),
                                         .list = at_or_none(list),
                                         .sinks = at_or_none(node->w[0]),
                                         .out = gw_hip_at(node->out),
                                         .heads = a->heads,
                                         .kv_heads = a->kv_heads,
                                         .e = a->head_dim,
+                                        .ev = a->v_dim > 0 ? a->v_dim : a->head_dim,
+                                        .v_first = a->v_first,
                                         .most = list != NULL ? (int32_t)gw_hip_width(list) : 0,
                                         .window = a->window,
                                         .room = (int32_t)room,

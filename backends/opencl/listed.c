@@ -96,7 +96,10 @@ gw_status gw_cl_record_compress(struct gw_segment *segment, const gw_kernel *ker
     gw_cl_call call = call_new(segment, "", "keep_rows");
     arg_area(&call, &a->area, node->in[1], node->in[2]);
     gw_cl_arg_tensor(&call, node->in[0]);
-    GW_TRY(gw_cl_launch_rows(&call, (size_t)a->area.width, rows));
+    GW_TRY(gw_cl_launch_rows(&call, (size_t)gw_area_kept(&a->area), rows));
+    if (a->area.width == 0) {
+        return GW_OK;
+    }
     call = call_new(segment, "", "compress");
     arg_area(&call, &a->area, node->in[1], node->in[2]);
     gw_cl_arg_tensor(&call, node->w[0]);
@@ -146,7 +149,7 @@ gw_status gw_cl_record_choose(struct gw_segment *segment, const gw_kernel *kerne
         gw_cl_arg_tensor(&call, node->out);
         gw_cl_arg_int(&call, a->area.ratio);
         gw_cl_arg_int(&call, (int64_t)gw_cl_width(node->out));
-        gw_cl_arg_int(&call, a->whole);
+        gw_cl_arg_int(&call, a->ties);
         gw_cl_arg_int(&call, (int64_t)room);
         gw_cl_arg_int(&call, (int64_t)row0);
         GW_TRY(gw_cl_launch_rows(&call, 1, n));
@@ -181,6 +184,8 @@ static void arg_turn(gw_cl_call *call, const gw_node *node, const turn *t) {
 static gw_status record_turn(struct gw_segment *segment, const gw_node *node, const turn *t) {
     const gw_listed_args *a = &node->args.listed;
     const char *options = gw_cl_cache_options(node->in[1]);
+    const gw_tensor *values = node->in[2] != NULL ? node->in[2] : node->in[1];
+    const int ev = a->v_dim > 0 ? a->v_dim : a->head_dim;
     const size_t heads = (size_t)a->heads;
     gw_cl_call call = call_new(segment, options, "listed_scores");
     arg_area(&call, &a->area, node->in[5], node->in[3]);
@@ -206,17 +211,19 @@ static gw_status record_turn(struct gw_segment *segment, const gw_node *node, co
     GW_TRY(gw_cl_launch_rows(&call, heads * (t->room / GW_PAGE), t->rows));
     call = call_new(segment, options, "listed_values");
     arg_area(&call, &a->area, node->in[5], node->in[3]);
-    gw_cl_arg_tensor(&call, node->in[2]);
+    gw_cl_arg_tensor(&call, values);
     gw_cl_arg_tensor(&call, node->in[4]);
     gw_cl_arg_tensor(&call, node->w[0]);
     gw_cl_arg_mem(&call, t->scores, 0);
     gw_cl_arg_tensor(&call, node->out);
     gw_cl_arg_int(&call, a->heads);
     gw_cl_arg_int(&call, a->kv_heads);
-    gw_cl_arg_int(&call, a->head_dim);
+    gw_cl_arg_int(&call, values == node->in[1] ? a->head_dim : ev);
+    gw_cl_arg_int(&call, ev);
+    gw_cl_arg_int(&call, node->in[2] == NULL ? a->v_first : 0);
     arg_turn(&call, node, t);
     gw_cl_arg_int(&call, t->flags);
-    gw_cl_arg_split(&call, node->in[1]);
+    gw_cl_arg_split(&call, values);
     return gw_cl_launch_rows(&call, gw_cl_width(node->out), t->rows);
 }
 
@@ -230,7 +237,8 @@ gw_status gw_cl_record_listed(struct gw_segment *segment, const gw_kernel *kerne
     const size_t listed = list != NULL ? gw_cl_width(list) * (area != NULL ? 1 : ratio) : most;
     turn t = {.room = ((listed < most ? listed : most) + own + GW_PAGE) / GW_PAGE * GW_PAGE,
               .most = list != NULL ? (int)gw_cl_width(list) : 0,
-              .flags = present(list, 0) | present(area, 1) | present(node->w[0], 2)};
+              .flags = present(list, 0) | present(area, 1) | present(node->w[0], 2) |
+                       (node->in[2] == NULL) << 3};
     const size_t bytes = (size_t)a->heads * (t.room + 2 * (t.room / GW_PAGE)) * sizeof(float);
     const size_t each = at_once(segment, bytes);
     (void)kernel;

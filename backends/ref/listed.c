@@ -155,8 +155,8 @@ static void run_compress(const gw_node *node, const gw_step *step, int rows, dou
     for (int i = 0; i < rows; i++) {
         int32_t slot = step->slot[i], pos = step->pos[i];
         memcpy(area_row(node->in[1], node->in[2], a, slot, pos), ref_floats(node->in[0], i),
-               (size_t)a->width * sizeof(float));
-        if ((pos + 1) % a->ratio == 0) {
+               (size_t)gw_area_kept(a) * sizeof(float));
+        if (a->width > 0 && (pos + 1) % a->ratio == 0) {
             make_entry(node, slot, pos, scratch);
             float *to = area_entry(node->in[1], node->in[2], a, slot, pos / a->ratio);
             for (int c = 0; c < a->entry; c++) {
@@ -189,14 +189,14 @@ static void run_choose(const gw_node *node, const gw_step *step, int rows, doubl
                 scratch[k] += by * (s > 0.0 ? s : 0.0);
             }
         }
-        int whole = a->whole ? (step->last[i] + 1) / a->area.ratio : complete;
-        whole = whole > complete ? whole : complete;
-        gw_u32 *key = calloc(2 * (size_t)whole + 1, sizeof *key);
+        int text = (step->last[i] + 1) / a->area.ratio, room = text > complete ? text : complete;
+        int whole = gw_choose_whole(a->ties, complete, text);
+        gw_u32 *key = calloc(2 * (size_t)room + 1, sizeof *key);
         for (int k = 0; k < complete && key != NULL; k++) {
             key[k] = gw_float_key((float)scratch[k] + 0.0f);
         }
         if (key != NULL) {
-            gw_choose_keys(key, (gw_i32 *)(void *)(key + whole), complete, whole, most,
+            gw_choose_keys(key, (gw_i32 *)(void *)(key + room), complete, whole, most,
                            ref_floats(node->out, i));
         }
         free(key);
@@ -215,15 +215,19 @@ static double item_get(const item *x, int c) {
     return x->entry != NULL ? (double)x->entry[c] : ref_cell_get(&x->cell, c);
 }
 
+/* A key, or with is_k 0 a value. */
 static item item_at(const gw_node *node, int32_t slot, int is_k, int g, int32_t pos, int is_entry) {
     const gw_area *a = &node->args.listed.area;
     item x = {.entry = is_entry ? area_entry(node->in[5], node->in[3], a, slot, pos) : NULL};
     if (!is_entry) {
+        int in_k = is_k || node->in[2] == NULL;
         x.cell =
-            ref_cell_of(node->in[is_k ? 1 : 2], is_k, ref_page_of(node->in[3], slot, pos), g, pos);
+            ref_cell_of(node->in[in_k ? 1 : 2], in_k, ref_page_of(node->in[3], slot, pos), g, pos);
     }
     return x;
 }
+
+static int value_width(const gw_listed_args *a) { return a->v_dim > 0 ? a->v_dim : a->head_dim; }
 
 /* Adds an item to what a head has seen: running maximum, sum and values. */
 static void see(const gw_node *node, const double *q, int32_t slot, int g, int32_t pos,
@@ -237,8 +241,9 @@ static void see(const gw_node *node, const double *q, int32_t slot, int g, int32
     s *= (double)a->scale;
     double next = s > *top ? s : *top, old = exp(*top - next), weight = exp(s - next);
     *sum = *sum * old + weight;
-    for (int c = 0; c < a->head_dim; c++) {
-        out[c] = out[c] * old + weight * item_get(&v, c);
+    int first = node->in[2] == NULL ? a->v_first : 0;
+    for (int c = 0; c < value_width(a); c++) {
+        out[c] = out[c] * old + weight * item_get(&v, first + c);
     }
     *top = next;
 }
@@ -253,7 +258,7 @@ static void attend(const gw_node *node, const gw_step *step, int i, int h, const
     int from = has_area ? pos + 1 - a->window : complete * a->area.ratio;
     double top = node->w[0] != NULL ? (double)vector(node->w[0])[h] : -INFINITY;
     double sum = node->w[0] != NULL ? 1.0 : 0.0;
-    memset(out, 0, (size_t)a->head_dim * sizeof *out);
+    memset(out, 0, (size_t)value_width(a) * sizeof *out);
     for (int k = 0; k < n; k++) {
         int x = node->in[4] != NULL ? (int)ref_floats(node->in[4], i)[k] : k;
         for (int r = 0; x >= 0 && r < (has_area ? 1 : a->area.ratio); r++) {
@@ -263,7 +268,7 @@ static void attend(const gw_node *node, const gw_step *step, int i, int h, const
     for (int32_t p = from > 0 ? from : 0; p <= pos; p++) {
         see(node, q, slot, g, p, 0, &top, &sum, out);
     }
-    for (int c = 0; c < a->head_dim; c++) {
+    for (int c = 0; c < value_width(a); c++) {
         out[c] /= sum;
     }
 }
@@ -274,7 +279,7 @@ static void run_listed(const gw_node *node, const gw_step *step, int rows, doubl
     for (int i = 0; i < rows; i++) {
         ref_read(q, node->in[0], i);
         for (int h = 0; h < a->heads; h++) {
-            attend(node, step, i, h, q + h * a->head_dim, out + h * a->head_dim);
+            attend(node, step, i, h, q + h * a->head_dim, out + h * value_width(a));
         }
         ref_write(node->out, i, out);
     }

@@ -126,12 +126,6 @@ static void emit_linear(walk *w, const gw_spec_block *b) {
     finish(w, b, new_product(w, b, gw_block_matrices(b), what, out)->out);
 }
 
-/* NULL where they are part of the keys. */
-static const gw_tensor *values_of(const walk *w, int layer) {
-    const gw_hparams *hp = w->in->hp;
-    return hp->layer[layer].v_first < 0 ? on_device(w, w->in->v, hp->n_layers, layer) : NULL;
-}
-
 static void emit_rope_kv(walk *w, const gw_spec_block *b) {
     const gw_layer *l = layer_of(w);
     const gw_hparams *hp = w->in->hp;
@@ -177,7 +171,7 @@ static int sees_pictures(const walk *w) {
     return gw_spec_layer_number(w->bp, w->in->hp, "picture_rows", w->layer, 0.0) > 0.0;
 }
 
-static void emit_attention(walk *w, const gw_spec_block *b) {
+void gw_emit_attention(walk *w, const gw_spec_block *b) {
     const gw_layer *l = layer_of(w);
     own_heads own = heads_of(w);
     gw_tensor *whole = new_value(w, b, (int64_t)l->n_heads * l->v_head);
@@ -420,7 +414,7 @@ static void (*const emitters[GW_BLOCK_KINDS])(walk *, const gw_spec_block *) = {
     [GW_BLOCK_NORM]      = emit_norm,
     [GW_BLOCK_QKV]       = emit_qkv,
     [GW_BLOCK_ROPE_KV]   = emit_rope_kv,
-    [GW_BLOCK_ATTENTION] = emit_attention,
+    [GW_BLOCK_ATTENTION] = gw_emit_attention,
     [GW_BLOCK_RESIDUAL]  = emit_residual,
     [GW_BLOCK_GLU]       = emit_glu,
     [GW_BLOCK_LINEAR]    = emit_linear,
@@ -493,7 +487,8 @@ static void enter_group(walk *w, int device) {
 /* Is a block one of the walk's section? */
 static int is_of(const walk *w, const gw_spec_block *b, gw_section section, int row) {
     int deep = section == GW_SECTION_LAYER && b->layer_kind == w->in->hp->deep_kind - 1;
-    return b->section == section && deep == w->deep && gw_block_runs(b, w->in->hp, row);
+    return b->section == section && deep == w->deep && !w->idle[b->index] &&
+           gw_block_runs(b, w->in->hp, row);
 }
 
 /* Running blocks from `from` on that stand on one device or group: where they end. */
@@ -553,6 +548,39 @@ static void find_section(const gw_blueprint *bp, gw_section section, int *first,
     }
 }
 
+/* Blocks of the layer that nobody needs where each list that it makes would hold all positions:
+ * those that choose, and what only they take. w [GW_MAX_CARDS]. */
+static void mark_idle(walk *w) {
+    char idle[GW_SPEC_BLOCKS] = {0};
+    int chooses = 0, all = 1;
+    unsigned read = 0; /* values that a block further on takes */
+    for (int i = 0; i < w->bp->n_blocks; i++) {
+        const gw_spec_block *b = &w->bp->block[i];
+        if (b->kind == GW_BLOCK_CHOOSE && gw_block_runs(b, w->in->hp, w->layer)) {
+            chooses = 1;
+            all = all && layer_of(w)->area[0].width == 0 && gw_lists_all(w, b->out);
+        }
+    }
+    for (int i = w->bp->n_blocks - 1; i >= 0 && chooses && all; i--) {
+        const gw_spec_block *b = &w->bp->block[i];
+        int values[] = {b->in, b->side, b->plus, b->more};
+        int pure = b->kind == GW_BLOCK_LINEAR || b->kind == GW_BLOCK_NORM ||
+                   b->kind == GW_BLOCK_ROTATE || b->kind == GW_BLOCK_NORM_GROUPS;
+        int lost = b->out != GW_VALUE_STREAM && !(read >> b->out & 1);
+        if (!gw_block_runs(b, w->in->hp, w->layer)) {
+            continue;
+        }
+        idle[i] = b->kind == GW_BLOCK_CHOOSE || b->kind == GW_BLOCK_COMPRESS || (pure && lost);
+        read &= idle[i] ? ~0u : ~(1u << b->out);
+        for (int k = 0; k < 4 && !idle[i]; k++) {
+            read |= values[k] >= 0 ? 1u << values[k] : 0u;
+        }
+    }
+    for (int c = 0; c < GW_MAX_CARDS; c++) {
+        memcpy(w[c].idle, idle, sizeof idle);
+    }
+}
+
 static void emit_section(walk *w, gw_section section, const gw_tensor *result) {
     int first, end;
     find_section(w->bp, section, &first, &end);
@@ -585,6 +613,7 @@ void gw_graph_body(gw_graph *graph, const gw_graph_inputs *in, int first, int en
         emit_section(w, GW_SECTION_START, NULL);
     }
     for (w->layer = first; w->layer < end; w->layer++) {
+        mark_idle(w);
         emit_section(w, GW_SECTION_LAYER, NULL);
         for (int c = 0; w->layer < in->n_deep && in->gate != NULL && c < w->group->n; c++) {
             w[c].layer = w->layer;

@@ -216,14 +216,19 @@ static void emit_compress(walk *w, const gw_spec_block *b) {
     node->in[2] = table_of(w, 0, w->layer);
     node->w[0] = weight(w, b, 1);
     node->w[1] = weight(w, b, 0);
-    node->w[2] = rope_of(w, b, &a.rope_dim, &a.style);
+    node->w[2] = b->weight[0] >= 0 ? rope_of(w, b, &a.rope_dim, &a.style) : NULL;
     node->args.compress = a;
     give(w, b, out);
 }
 
+/* A list that later layers take as well lies where it is kept; what another device has chosen is
+ * copied there. */
 static void emit_choose(walk *w, const gw_spec_block *b) {
     int64_t most = (int64_t)number(w, b, GW_ARG_MOST, 1.0);
-    gw_tensor *out = new_tensor(w, GW_FMT_F32, most > 0 ? most : 1);
+    gw_tensor *kept = is_kept(w, b->out) ? kept_value(w, b->out) : NULL;
+    gw_tensor *out = kept != NULL && kept->device == w->device
+                         ? kept
+                         : new_tensor(w, GW_FMT_F32, most > 0 ? most : 1);
     gw_node *node = new_node(w, GW_OP_CHOOSE, "choose", out);
     node->in[0] = as_f32(w, b->in);
     node->in[1] = paged_of(w);
@@ -231,18 +236,44 @@ static void emit_choose(walk *w, const gw_spec_block *b) {
     node->in[3] = b->side >= 0 ? as_f32(w, b->side) : NULL;
     node->args.choose = (gw_choose_args){.area = area_of(w, (int)number(w, b, GW_ARG_AREA, 0.0)),
                                          .heads = (int)number(w, b, GW_ARG_HEADS, 1.0),
-                                         .whole = (b->flags & GW_FLAG_WHOLE) != 0};
+                                         .ties = b->flags & GW_FLAG_LOWEST  ? GW_TIES_LOWEST
+                                                 : b->flags & GW_FLAG_WHOLE ? GW_TIES_TEXT
+                                                                            : GW_TIES_COMPLETE};
+    if (kept != NULL && kept != out) {
+        gw_node *copy = new_node(w, GW_OP_COLUMNS, "choose", kept);
+        copy->device = kept->device;
+        copy->in[0] = out;
+    }
     give(w, b, out);
 }
 
+int gw_lists_all(const walk *w, int v) {
+    int64_t positions = table_of(w, 0, w->layer)->dim[1] * GW_PAGE;
+    int all = 0;
+    for (int i = 0; i < w->bp->n_blocks; i++) {
+        const gw_spec_block *b = &w->bp->block[i];
+        if (b->kind == GW_BLOCK_CHOOSE && b->out == v) {
+            all = !w->in->outline && number(w, b, GW_ARG_MOST, 0.0) >= (double)positions;
+        }
+    }
+    return all;
+}
+
+/* Attention over a list of single positions that holds all is plain attention: its bits are equal,
+ * and it has faster kernels. */
 static void emit_listed(walk *w, const gw_spec_block *b) {
     const gw_layer *l = layer_of(w);
+    int single = b->number[GW_ARG_AREA].n == 0 && number(w, b, GW_ARG_RATIO, 0.0) == 1.0;
+    if (single && gw_lists_all(w, b->side)) {
+        gw_emit_attention(w, b);
+        return;
+    }
     gw_tensor *out = new_tensor(w, GW_FMT_F32, (int64_t)l->n_heads * l->v_head);
     gw_node *node = new_node(w, GW_OP_LISTED, "listed", out);
     int area = (int)number(w, b, GW_ARG_AREA, -1.0);
     node->in[0] = as_f32(w, b->in);
     node->in[1] = on_device(w, w->in->k, w->in->hp->n_layers, w->layer);
-    node->in[2] = on_device(w, w->in->v, w->in->hp->n_layers, w->layer);
+    node->in[2] = values_of(w, w->layer);
     node->in[3] = table_of(w, 0, w->layer);
     node->in[4] = b->side >= 0 ? as_f32(w, b->side) : NULL;
     node->in[5] = area >= 0 ? paged_of(w) : NULL;
@@ -252,6 +283,8 @@ static void emit_listed(walk *w, const gw_spec_block *b) {
                                          .heads = l->n_heads,
                                          .kv_heads = l->n_kv_heads,
                                          .head_dim = l->d_head,
+                                         .v_dim = l->v_head != l->d_head ? l->v_head : 0,
+                                         .v_first = l->v_first > 0 ? l->v_first : 0,
                                          .window = l->window};
     if (area < 0) {
         node->args.listed.area.ratio = (int)number(w, b, GW_ARG_RATIO, 0.0);

@@ -25,6 +25,7 @@ typedef struct walk {
     gw_block_kind before;     /* the block before it           */
     int last;                 /* of the section: its result goes to `result` */
     int deep;                 /* the section `deep` of the layers */
+    char idle[GW_SPEC_BLOCKS]; /* nobody needs what the block gives */
     const gw_tensor *result;
     const gw_group *group; /* that runs the block, and which of its cards this is */
     int card;
@@ -98,7 +99,7 @@ static inline const gw_tensor *columns_of(const walk *w, const gw_spec_block *b,
 
 static inline int runs(const walk *w, const gw_spec_block *b) {
     return gw_block_runs(b, w->in->hp, w->layer < 0 ? w->in->hp->n_layers : w->layer) &&
-           b->section == w->bp->block[w->block].section;
+           !w->idle[b->index] && b->section == w->bp->block[w->block].section;
 }
 
 enum { AS_F32 = 1, AS_ACT8 = 2 };
@@ -149,7 +150,13 @@ static inline const gw_tensor *on_device(const walk *w, const gw_tensor *list, i
     return own;
 }
 
-/* Of a value that start gives: where it lies, in every plan. */
+/* Values of a cache; NULL where they are part of the keys. */
+static inline const gw_tensor *values_of(const walk *w, int layer) {
+    const gw_hparams *hp = w->in->hp;
+    return hp->layer[layer].v_first < 0 ? on_device(w, w->in->v, hp->n_layers, layer) : NULL;
+}
+
+/* Of a kept value: where it lies, in every plan. */
 static inline gw_tensor *kept_value(walk *w, int v) {
     const gw_tensor *kept = on_device(w, w->in->kept, GW_SPEC_VALUES, v);
     gw_tensor **view = &w->graph->kept[kept->device][v];
@@ -304,6 +311,9 @@ static inline const gw_tensor *table_of(const walk *w, int source, int layer) {
 
 /* The emitter of a kind of block that build_more.c knows; NULL. */
 typedef void (*gw_emit_fn)(walk *, const gw_spec_block *);
+void gw_emit_attention(walk *w, const gw_spec_block *b);
+/* Do lists that choose blocks give as value v have room for all positions of a text? */
+int gw_lists_all(const walk *w, int v);
 gw_emit_fn gw_emit_more(gw_block_kind kind);
 
 #endif

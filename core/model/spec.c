@@ -222,6 +222,11 @@ gw_area gw_block_area(const gw_blueprint *bp, const gw_hparams *hp, int layer,
     enum { WIDEST = 1 << 16, LONGEST = 1 << 14 };
     int series = small_number(bp, hp, layer, b->number[GW_ARG_SERIES], 2);
     gw_area a = {.ratio = small_number(bp, hp, layer, b->number[GW_ARG_RATIO], LONGEST)};
+    if (b->weight[0] < 0) { /* rows as they are */
+        a.ratio = 1;
+        a.entry = small_number(bp, hp, layer, b->number[GW_ARG_WIDTH], WIDEST);
+        return a;
+    }
     a.entry = small_number(bp, hp, layer, bp->weight[b->weight[0]].dim[0], WIDEST);
     a.width = series == 0 ? a.entry : 2 * series * a.entry;
     a.ratio = a.ratio > 0 ? a.ratio : 1;

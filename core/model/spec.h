@@ -211,7 +211,8 @@ enum {
     GW_FLAG_MEASURE = 1 << 13, /* what the norm divides by */
     GW_FLAG_BACK = 1 << 14,    /* by the negative angle    */
     GW_FLAG_ROOT = 1 << 15,    /* of a sum, with its sign  */
-    GW_FLAG_WHOLE = 1 << 16
+    GW_FLAG_WHOLE = 1 << 16,   /* choose: equal ones among the whole text's */
+    GW_FLAG_LOWEST = 1 << 17   /* choose: the lowest of equal ones */
 };
 
 /* Slots of gw_spec_block.number. */
@@ -242,7 +243,7 @@ enum {
     GW_ARG_FIRST = 2, /* of heads, columns */
     GW_ARG_PASS = 3,
     GW_ARG_PASS_FIRST = 4,
-    GW_ARG_WIDTH = 5,  /* of columns */
+    GW_ARG_WIDTH = 5,  /* of columns, compress */
     GW_ARG_INPUTS = 3, /* of streams: GW_ARG_HEADS are made, from GW_ARG_FIRST on */
     GW_ARG_PLUS = 4,
     GW_ARG_DEVIATIONS = 2,
@@ -297,7 +298,8 @@ typedef struct gw_blueprint {
     gw_spec_block block[GW_SPEC_BLOCKS];
     int n_blocks;
     char value[GW_SPEC_VALUES][24];
-    gw_expr width[GW_SPEC_VALUES]; /* of a kept value, which start gives to layers and head */
+    gw_expr width[GW_SPEC_VALUES]; /* of a kept value, which start gives to layers and head, or a
+                                    * choose block to later layers */
     int n_values;
     int given; /* the last kept value that the engine gives: of each row the hidden state of the
                 * token before it (session_hidden.h), or of a vision tower patches; -1: none */

@@ -117,10 +117,11 @@ static const block_rule rules[GW_BLOCK_KINDS] = {
     [GW_BLOCK_COMPRESS] = {"compress", LAYER, LAYER, 0, 1, 1, LAST, 0,
         {{"gates", 'w', 1, 1}, {"ratio", 'n', GW_ARG_RATIO, 1}, {"series", 'n', GW_ARG_SERIES, 1},
          {"first", 'n', GW_ARG_FIRST, 1}, {"by", 'n', GW_ARG_TABLE, 1},
-         {"eps", 'n', GW_ARG_EPS, 1}}},
+         {"eps", 'n', GW_ARG_EPS, 1}, {"width", 'n', GW_ARG_WIDTH, 1}}},
     [GW_BLOCK_CHOOSE] = {"choose", LAYER, LAYER, 0, 0, 0, LAST, 0,
         {{"weights", 'v', 0, 1}, {"heads", 'n', GW_ARG_HEADS, 1}, {"most", 'n', GW_ARG_MOST, 1},
-         {"area", 'n', GW_ARG_AREA, 1}, {"whole", 'f', GW_FLAG_WHOLE, 0}}},
+         {"area", 'n', GW_ARG_AREA, 1}, {"whole", 'f', GW_FLAG_WHOLE, 0},
+         {"lowest", 'f', GW_FLAG_LOWEST, 0}}},
     [GW_BLOCK_LISTED] = {"listed", LAYER, LAYER, 0, 0, 0, LAST, 0,
         {{"list", 'v', 0, 1}, {"sinks", 'w', 0, 1}, {"area", 'n', GW_ARG_AREA, 1},
          {"ratio", 'n', GW_ARG_RATIO, 1}}},
@@ -255,7 +256,8 @@ static const option *option_of(const block_rule *rule, gw_spec_word w) {
     return NULL;
 }
 
-/* value NAME WIDTH [given]: start, or the engine, gives it; layers and head may take it. */
+/* value NAME WIDTH [given]: start, a choose block or the engine gives it; layers and head may take
+ * it. */
 gw_status gw_spec_read_value(gw_spec_reader *r, const gw_spec_line *l) {
     int v = 0;
     if (l->n < 3) {
@@ -272,16 +274,21 @@ gw_status gw_spec_read_value(gw_spec_reader *r, const gw_spec_line *l) {
     return r->pass == 1 ? GW_OK : gw_spec_rest(r, l, 2, 0, 0, &r->out->width[v]);
 }
 
-/* A kept value has to be given by start, or by the engine. */
+/* A kept value has to be given by start, by the engine, or by a block that chooses. */
 static gw_status check_kept(const gw_spec_reader *r) {
     const gw_blueprint *bp = r->out;
     for (int v = 0; v < bp->n_values; v++) {
-        int given = bp->width[v].n == 0 || (bp->all_given >> v & 1);
+        int given = bp->width[v].n == 0 || (bp->all_given >> v & 1), chosen = 0;
         for (int b = 0; b < bp->n_blocks; b++) {
-            given |= bp->block[b].section == START && bp->block[b].out == v;
+            int chooses = bp->block[b].kind == GW_BLOCK_CHOOSE && bp->block[b].out == v;
+            given |= chooses || (bp->block[b].section == START && bp->block[b].out == v);
+            chosen += chooses && bp->width[v].n > 0;
         }
         if (!given) {
-            return gw_spec_fail(r, "start does not give the value '%s'", bp->value[v]);
+            return gw_spec_fail(r, "neither start nor choose gives the value '%s'", bp->value[v]);
+        }
+        if (chosen > 1) { /* it lies in one place */
+            return gw_spec_fail(r, "two blocks choose the value '%s'", bp->value[v]);
         }
     }
     return GW_OK;
@@ -376,6 +383,10 @@ static gw_status finish(gw_spec_reader *r, const block_rule *rule, gw_spec_block
     if (b->kind == GW_BLOCK_LISTED && b->side < 0 && b->number[GW_ARG_AREA].n == 0) {
         return gw_spec_fail(r, "listed needs 'list VALUE' or 'area NUMBER'");
     }
+    if (b->kind == GW_BLOCK_COMPRESS &&
+        (b->weight[0] < 0) != (b->number[GW_ARG_WIDTH].n > 0 && b->weight[1] < 0)) {
+        return gw_spec_fail(r, "compress needs a norm, or '-' and 'width NUMBER' alone");
+    }
     if (b->kind == GW_BLOCK_ROUTE && b->number[GW_ARG_USED].n == 0) {
         return gw_spec_fail(r, "route needs 'used NUMBER'");
     }
@@ -420,7 +431,8 @@ static gw_status read_block(gw_spec_reader *r, const gw_spec_line *l, gw_block_k
         GW_TRY(read_act(r, l->word[at++], &b));
     }
     for (; is_role_place(rule, l, at, roles); roles++) {
-        int bare = kind == GW_BLOCK_NORM || kind == GW_BLOCK_NORM_GROUPS;
+        int bare = kind == GW_BLOCK_NORM || kind == GW_BLOCK_NORM_GROUPS ||
+                   kind == GW_BLOCK_COMPRESS;
         int spare = kind == GW_BLOCK_EXPERTS || bare ? 0 : 1;
         GW_TRY(read_role(r, l->word[at++], b.section, spare, &b.weight[roles]));
     }

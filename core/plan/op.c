@@ -291,8 +291,7 @@ static gw_status check_attention(const gw_node *node) {
         (node->w[2] != NULL && !is_vector(node->w[2], a->heads * (2 * (int64_t)a->reach + 1)))) {
         return refuse(node, "the bias by distance", node->w[2], "f32 [h (2 reach + 1)]");
     }
-    if (node->in[2] == NULL &&
-        (a->v_dim < 1 || a->v_first < 0 || a->v_first > a->head_dim - ev)) {
+    if (node->in[2] == NULL && (a->v_dim < 1 || a->v_first < 0 || a->v_first > a->head_dim - ev)) {
         return refuse(node, "the K cache", node->in[1], "keys that have the values in them");
     }
     if (a->digits && !gw_attn_in_digits(node)) {
@@ -635,7 +634,8 @@ static gw_status check_group_dot(const gw_node *node) {
 static gw_status check_area(const gw_node *node, const gw_area *a, const gw_tensor *t,
                             const gw_tensor *table) {
     if (t == NULL || t->fmt != GW_FMT_F32 || t->n_dim != 2 || a->ratio < 1 || a->entry < 1 ||
-        a->width < 1 || a->at < 0 || a->at + (int64_t)gw_area_floats(a) > t->dim[1]) {
+        (a->width < 1 && a->ratio != 1) || a->at < 0 ||
+        a->at + (int64_t)gw_area_floats(a) > t->dim[1]) {
         return refuse(node, "the area", t, "f32 [pages, floats], with room for it");
     }
     return table != NULL && table->n_dim == 2 && table->fmt == GW_FMT_I32
@@ -646,17 +646,17 @@ static gw_status check_area(const gw_node *node, const gw_area *a, const gw_tens
 static gw_status check_compress(const gw_node *node) {
     GW_TRY(check_out(node));
     const gw_compress_args *a = &node->args.compress;
-    const gw_tensor *x = node->in[0];
-    int64_t e = a->area.entry;
+    const gw_tensor *x = node->in[0], *y = node->out;
+    int64_t e = a->area.entry, wide = a->series == 0 ? e : 2 * a->series * e;
+    int bare = a->area.width == 0;
     GW_TRY(check_area(node, &a->area, node->in[1], node->in[2]));
-    if (a->series < 0 || a->series > 2 ||
-        a->area.width != (a->series == 0 ? e : 2 * a->series * e) ||
-        !is_matrix(x, GW_FMT_F32, a->area.width) || !is_matrix(node->out, GW_FMT_F32, 1) ||
-        !same_rows(x, node->out)) {
+    if (a->series < 0 || a->series > 2 || (!bare && a->area.width != wide) ||
+        !is_matrix(x, GW_FMT_F32, wide) || !is_matrix(y, GW_FMT_F32, 1) || !same_rows(x, y)) {
         return refuse(node, "the input", x, "f32 [n, e], or [n, 2 series e]");
     }
-    if (!is_vector(node->w[1], e) || (a->series == 0) != (node->w[0] == NULL) ||
-        (a->series > 0 && !is_vector(node->w[0], a->area.ratio * a->series * e))) {
+    if (bare ? a->series > 0 || node->w[0] != NULL || node->w[1] != NULL
+             : !is_vector(node->w[1], e) || (a->series == 0) != (node->w[0] == NULL) ||
+                   (a->series > 0 && !is_vector(node->w[0], a->area.ratio * a->series * e))) {
         return refuse(node, "the norm or the bias", node->w[1], "f32 [e], [ratio series e]");
     }
     return a->first >= 0 && a->first + a->rope_dim <= e && is_rope(node->w[2], a->rope_dim)
@@ -684,22 +684,22 @@ static gw_status check_listed(const gw_node *node) {
     GW_TRY(check_out(node));
     const gw_listed_args *a = &node->args.listed;
     const gw_tensor *x = node->in[0], *k = node->in[1], *v = node->in[2], *list = node->in[4];
-    int64_t e = a->head_dim, q = (int64_t)a->heads * e;
-    if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads != 0 ||
-        !is_matrix(x, GW_FMT_F32, q) || !same_rows(x, node->out) ||
-        !is_matrix(node->out, GW_FMT_F32, q)) {
-        return refuse(node, "the queries", x, "f32 [n, h e], as the output is");
+    int64_t e = a->head_dim, ev = a->v_dim > 0 ? a->v_dim : e;
+    if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads != 0 || a->v_dim < 0 ||
+        !is_matrix(x, GW_FMT_F32, a->heads * e) || !same_rows(x, node->out) ||
+        !is_matrix(node->out, GW_FMT_F32, a->heads * ev)) {
+        return refuse(node, "the queries", x, "f32 [n, h e], and [n, h ev] of the output");
     }
-    if (k == NULL || v == NULL || k->n_dim != 4 || v->n_dim != 4 || k->fmt != v->fmt ||
-        k->dim[1] != a->kv_heads || v->dim[1] != a->kv_heads || k->dim[2] != e || v->dim[3] != e ||
-        k->dim[3] != GW_PAGE || v->dim[2] != GW_PAGE) {
-        return refuse(node, "the cache", k, "[pages, g, e, P] and [pages, g, P, e]");
+    if (k == NULL || k->n_dim != 4 || k->dim[1] != a->kv_heads || k->dim[2] != e ||
+        k->dim[3] != GW_PAGE ||
+        (v == NULL ? a->v_dim < 1 || a->v_first < 0 || a->v_first > e - ev
+                   : v->n_dim != 4 || k->fmt != v->fmt || v->dim[1] != a->kv_heads ||
+                         v->dim[3] != ev || v->dim[2] != GW_PAGE)) {
+        return refuse(node, "the cache", k, "[pages, g, e, P], with [pages, g, P, ev] or values");
     }
-    if (list != NULL && (!is_matrix(list, GW_FMT_F32, list->dim[1]) || !same_rows(list, x))) {
-        return refuse(node, "the list", list, "f32 [n, C]");
-    }
-    if (node->w[0] != NULL && !is_vector(node->w[0], a->heads)) {
-        return refuse(node, "the sinks", node->w[0], "f32 [h]");
+    if ((list != NULL && (!is_matrix(list, GW_FMT_F32, list->dim[1]) || !same_rows(list, x))) ||
+        (node->w[0] != NULL && !is_vector(node->w[0], a->heads))) {
+        return refuse(node, "the list or the sinks", list, "f32 [n, C], f32 [h]");
     }
     if (node->in[5] == NULL) { /* blocks of its own cache */
         const gw_tensor *table = node->in[3];
@@ -710,7 +710,7 @@ static gw_status check_listed(const gw_node *node) {
                    ? GW_OK
                    : refuse(node, "the list", list, "f32 [n, C], of blocks");
     }
-    if (a->window < 1 || a->kv_heads != 1 || a->area.entry != e) {
+    if (a->window < 1 || a->kv_heads != 1 || a->area.entry != e || ev != e || v == NULL) {
         return refuse(node, "the area", node->in[5], "entries of one head's width, and a window");
     }
     return check_area(node, &a->area, node->in[5], node->in[3]);

@@ -86,15 +86,16 @@ typedef enum gw_op {
                       * with root: its sign times the root of its size, 1e-6 at least            */
     GW_OP_COMPRESS,  /* in0 = rows [n,W] f32 go to the area in1 at step.pos; each entry of the area
                       * that a row completes is made of the rows before: normed by w1 [e], rotated
-                      * by w2 (rope table, may be NULL); w0 = bias of gates [ratio*series*e]. in2 =
+                      * by w2 (rope table, may be NULL); w0 = bias of gates [ratio*series*e]. An
+                      * area without rows: they are the entries, and w0, w1, w2 are NULL. in2 =
                       * page table; out[n,1] is left as it is (gw_compress_args)                 */
     GW_OP_CHOOSE,    /* out[n,C] f32 = the C best complete entries of the area in1 (keys [e]), in
                       * increasing order, then -1; score: sum over heads of in3[n,h] (may be NULL:
                       * 1) * max(in0[n,h*e] . key, 0); in2 = page table (gw_choose_args)         */
     GW_OP_LISTED,    /* ATTENTION over a list: entries in4[n,C] (may be NULL: all complete ones) of
                       * the area in5, or blocks of positions where in5 is NULL; then the positions
-                      * of gw_listed_args. in0 = q, in1 = K, in2 = V, in3 = page table, w0 = sinks
-                      * [h] (may be NULL); out f32                                               */
+                      * of gw_listed_args. in0 = q, in1 = K, in2 = V (NULL: as of ATTENTION),
+                      * in3 = page table, w0 = sinks [h] (may be NULL); out f32                  */
     GW_OP_NGRAM,     /* out[n,H*w] f32 = rows of w0 [rows,w] that the token and those before it
                       * name by hash, H of them side by side; in0 = ids as in EMBED (may be NULL),
                       * in1 = state [slots,R,size-1]: tokens before, + 1 (gw_ngram_args)         */
@@ -209,19 +210,19 @@ typedef struct gw_compress_args {
     float eps;
 } gw_compress_args;
 
-/* Which of equal scores: gw_choose_keys of area.h; whole: among all entries of what is read at
- * once, up to step.last, else among the complete ones. */
+/* ties, GW_TIES_ of area.h: which of equal scores; what is read at once ends at step.last. */
 typedef struct gw_choose_args {
     gw_area area;
-    int heads, whole;
+    int heads, ties;
 } gw_choose_args;
 
 /* LISTED. Its positions: with an area the last `window` ones, the own one included; else those
- * behind the last complete block of `area.ratio`, whose chosen ones are listed. */
+ * behind the last complete block of `area.ratio`, whose chosen ones are listed; none where blocks
+ * are single positions. */
 typedef struct gw_listed_args {
     gw_area area;
     float scale;
-    int heads, kv_heads, head_dim, window;
+    int heads, kv_heads, head_dim, v_dim, v_first, window; /* v_dim, v_first: as of ATTENTION */
 } gw_listed_args;
 /* Cards that compute a layer together. A product's rows are cut over them, and what each has made
  * is handed to all: sums are those of one card, and so are the bits. */

@@ -14,18 +14,20 @@
 
 typedef struct gw_area {
     int at;    /* floats before it in what a layer keeps of a page */
-    int width; /* floats of a row          */
+    int width; /* floats of a row; 0: rows are the entries, of one position each */
     int ratio; /* positions of an entry    */
     int entry; /* floats of an entry       */
 } gw_area;
 
+/* Floats of what is kept of a position. */
+GW_FN int gw_area_kept(const gw_area *a) { return a->width > 0 ? a->width : a->entry; }
 GW_FN int gw_area_floats(const gw_area *a) {
     int entries = (GW_AREA_POSITIONS + a->ratio - 1) / a->ratio;
     return GW_AREA_POSITIONS * a->width + entries * a->entry;
 }
 /* Floats from the begin of the page to the row of a position in it. */
 GW_FN int gw_area_row(const gw_area *a, int pos) {
-    return a->at + pos % GW_AREA_POSITIONS * a->width;
+    return a->at + pos % GW_AREA_POSITIONS * gw_area_kept(a);
 }
 /* The last position of entry i. */
 GW_FN int gw_area_last(const gw_area *a, int i) { return (i + 1) * a->ratio - 1; }
@@ -140,6 +142,16 @@ GW_FN int gw_select(GW_GLOBAL const gw_u32 *key, GW_GLOBAL gw_i32 *order, int n,
 }
 #undef GW_BEFORE
 
+/* Which of equal ones at the edge: those that quickselect takes of the complete ones, or of all
+ * `text` entries of what is read at once; or the lowest. */
+enum { GW_TIES_COMPLETE, GW_TIES_TEXT, GW_TIES_LOWEST };
+/* Among how many entries they are; more than quickselect serves: the lowest. */
+GW_FN int gw_choose_whole(int ties, int complete, int text) {
+    return ties == GW_TIES_LOWEST                    ? 0x7fffffff
+           : ties == GW_TIES_TEXT && text > complete ? text
+                                                     : complete;
+}
+
 /* CHOOSE of a row by one thread: its `complete` keys, room for `whole` keys and as many numbers.
  * out [most]. whole: how many entries equal ones are taken among; more than are complete where the
  * text goes on, whose keys are the least. */
@@ -159,7 +171,7 @@ GW_FN void gw_choose_keys(GW_GLOBAL gw_u32 *key, GW_GLOBAL gw_i32 *order, int co
         above += key[k] > least;
         equal += key[k] == least;
     }
-    if (complete > most && above + equal > most && whole < 64 * most) {
+    if (complete > most && above + equal > most && whole / 64 < most) {
         for (int k = complete; k < whole; k++) {
             key[k] = 0;
         }
@@ -188,6 +200,7 @@ GW_FN void gw_choose_keys(GW_GLOBAL gw_u32 *key, GW_GLOBAL gw_i32 *order, int co
 typedef struct gw_seen {
     int listed, each, from; /* each: items of an element of the list */
 } gw_seen;
+/* With ratio 1 and no area the list is all that is seen. */
 GW_FN gw_seen gw_listed_seen(int pos, int ratio, int window, int has_area, int most) {
     int complete = (pos + 1) / ratio, first = has_area ? pos + 1 - window : complete * ratio;
     gw_seen s;

@@ -98,10 +98,10 @@ KERNEL_OF_ANY_SIZE keep_rows(STEP, AREA, IN(in)) {
         return;
     }
     AREA_HERE;
-    const int pos = STEP_POS(row);
+    const int pos = STEP_POS(row), width = gw_area_kept(&a);
     __global float *to = AREA_AT(MAPPED(row), pos, gw_area_row(&a, pos));
-    for (int i = ITEM_ID; i < a.width; i += ITEM_COUNT) {
-        to[i] = READS(float, in)[(size_t)row * a.width + i];
+    for (int i = ITEM_ID; i < width; i += ITEM_COUNT) {
+        to[i] = READS(float, in)[(size_t)row * width + i];
     }
 }
 
@@ -184,7 +184,7 @@ KERNEL_OF_ANY_SIZE score_entries(STEP, AREA, IN(in), IN(by), OUT(keys), const in
 
 /* Behind score_entries. Items: one. */
 KERNEL_OF_ANY_SIZE choose(STEP, OUT(keys), OUT(out), const int ratio, const int most,
-                          const int whole, const int room, const int row0) {
+                          const int ties, const int room, const int row0) {
     const int here = GROUP_ID(1), row = row0 + here;
     AWAIT;
     if (row >= LIVE || ITEM_ID != 0) {
@@ -193,7 +193,7 @@ KERNEL_OF_ANY_SIZE choose(STEP, OUT(keys), OUT(out), const int ratio, const int 
     __global uint *key = WRITES(uint, keys) + (size_t)here * 2 * room;
     const int complete = (STEP_POS(row) + 1) / ratio, text = (STEP_LAST(row) + 1) / ratio;
     gw_choose_keys(key, (__global int *)(key + room), complete,
-                   whole && text > complete ? text : complete, most,
+                   gw_choose_whole(ties, complete, text), most,
                    WRITES(float, out) + (size_t)row * most);
 }
 
@@ -290,19 +290,20 @@ KERNEL_OF_ANY_SIZE listed_weights(STEP, AREA, IN(list), OUT(scores), const int h
     }
 }
 
-/* Behind listed_weights. Items: columns of heads. flags: list, area, sinks. */
+/* Behind listed_weights. Items: columns of heads, ev of each. v: caches of width e; flags: list,
+ * area, sinks, 8 caches of keys, whose columns from v_first on are the values. */
 KERNEL_OF_ANY_SIZE listed_values(STEP, AREA, OUT(v), IN(list), IN(sinks), OUT(scores), OUT(out),
-                                 const int heads, const int kv_heads, const int e, const int most,
-                                 const int window, const int room, const int row0,
-                                 const int flags SPLIT_ARGS) {
+                                 const int heads, const int kv_heads, const int e, const int ev,
+                                 const int v_first, const int most, const int window,
+                                 const int room, const int row0, const int flags SPLIT_ARGS) {
     const int here = GROUP_ID(1), row = row0 + here;
     AWAIT;
     if (row >= LIVE) {
         return;
     }
     LISTED_HERE;
-    for (int u = ITEM_ID; u < heads * e; u += ITEM_COUNT) {
-        const int h = u / e, c = u % e, g = h / (heads / kv_heads);
+    for (int u = ITEM_ID; u < heads * ev; u += ITEM_COUNT) {
+        const int h = u / ev, c = v_first + u % ev, g = h / (heads / kv_heads);
         __global const float *weights = SCORES_AT(h), *tops = weights + room;
         const float sink = HAS(2) ? READS(float, sinks)[h] : -INFINITY;
         float best = sink, total = -0.0f, result = -0.0f;
@@ -323,7 +324,7 @@ KERNEL_OF_ANY_SIZE listed_values(STEP, AREA, OUT(v), IN(list), IN(sinks), OUT(sc
                     ITEM_HERE(n);
                     __global const CELL *cells = (__global const CELL *)CACHE(v, page, e);
                     const float x =
-                        entry != 0 ? entry[c] : LISTED_CELL(cells, 1, c, place % GW_PAGE);
+                        entry != 0 ? entry[c] : LISTED_CELL(cells, !HAS(3), c, place % GW_PAGE);
                     o = fma(weights[n], x, o);
                 }
                 sum = fma(tops[pages_room + p], by, sum);
@@ -334,7 +335,7 @@ KERNEL_OF_ANY_SIZE listed_values(STEP, AREA, OUT(v), IN(list), IN(sinks), OUT(sc
             result = fma(group, by, result);
         }
         total = HAS(2) ? total + gw_exp(sink - best) : total;
-        WRITES(float, out)[(size_t)row * heads * e + u] = result / total;
+        WRITES(float, out)[(size_t)row * heads * ev + u] = result / total;
     }
 }
 

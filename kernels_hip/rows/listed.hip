@@ -88,11 +88,12 @@ GW_KERNEL(gw_listed_keep, struct gw_listed_compress_params, GW_LISTED_THREADS) {
     const int row = (int)blockIdx.y, i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
-    if (row < gw_live(p.step) && i < p.area.width) {
-        const gw_area a = area_of(p.area);
+    const gw_area a = area_of(p.area);
+    const int width = gw_area_kept(&a);
+    if (row < gw_live(p.step) && i < width) {
         const int pos = gw_step_pos(p.step, row);
         area_at(p.area, mapped_of(p.step, p.area, row), pos, gw_area_row(&a, pos))[i] =
-            p.in[(size_t)row * p.area.width + i];
+            p.in[(size_t)row * width + i];
     }
 }
 
@@ -182,7 +183,7 @@ GW_KERNEL(gw_listed_choose, struct gw_listed_choose_params, GW_LISTED_THREADS) {
     int32_t *order = (int32_t *)(key + p.room);
     const int complete = (gw_step_pos(p.step, row) + 1) / p.area.ratio;
     const int text = (gw_step_last(p.step, row) + 1) / p.area.ratio;
-    const int whole = p.whole && text > complete ? text : complete;
+    const int whole = gw_choose_whole(p.ties, complete, text);
     const int narrows = complete > most;
     int above = 0, listed = 0;
     for (int bit = 31; bit >= 0 && narrows; bit--) {
@@ -192,7 +193,7 @@ GW_KERNEL(gw_listed_choose, struct gw_listed_choose_params, GW_LISTED_THREADS) {
     if (narrows) {
         const int reach = count_from(key, complete, least);
         above = least == 0xffffffffu ? 0 : count_from(key, complete, least + 1);
-        if (reach > most && whole < 64 * most) {
+        if (reach > most && whole / 64 < most) {
             for (int k = complete + lane; k < whole; k += GW_LANES) {
                 key[k] = 0;
             }
@@ -257,15 +258,16 @@ GW_DEVICE listed_item item_of(const listed_row &r, int n, int is_k) {
         return x;
     }
     pos = n < r.seen.listed ? of * r.seen.each + n % r.seen.each : pos;
-    const size_t bytes = (size_t)GW_PAGE * p.e * (p.kind == 0 ? 4 : 2) / (p.kind == 2 ? 2 : 1) +
-                         (p.kind == 2 ? (size_t)GW_PAGE * p.e / 32 * 2 : 0);
+    const int e = is_k ? p.e : p.ev;
+    const size_t bytes = (size_t)GW_PAGE * e * (p.kind == 0 ? 4 : 2) / (p.kind == 2 ? 2 : 1) +
+                         (p.kind == 2 ? (size_t)GW_PAGE * e / 32 * 2 : 0);
     const size_t page = (size_t)r.mapped[pos / GW_PAGE] * p.kv_heads + r.g;
     x.page = (const uint8_t *)(is_k ? p.k : p.v) + page * bytes;
     x.at = pos % GW_PAGE;
     return x;
 }
 GW_DEVICE float value_of(const listed_row &r, const listed_item &x, int is_k, int c) {
-    const int e = r.p.e, at = is_k ? c * GW_PAGE + x.at : x.at * e + c;
+    const int e = is_k ? r.p.e : r.p.ev, at = is_k ? c * GW_PAGE + x.at : x.at * e + c;
     if (x.entry) {
         return x.entry[c];
     }
@@ -322,6 +324,7 @@ GW_KERNEL(gw_listed_attend, struct gw_listed_attend_params, GW_LISTED_THREADS) {
         }
     }
     gw_sync_team();
+    const int in_k = p.v == 0, v_first = in_k ? p.v_first : 0;
     float total = -0.0f, out[EACH];
     for (int i = 0; i < EACH; i++) {
         out[i] = -0.0f;
@@ -351,12 +354,12 @@ GW_KERNEL(gw_listed_attend, struct gw_listed_attend_params, GW_LISTED_THREADS) {
                 o[i] = 0.0f;
             }
             for (int j = 0; j < n; j++) {
-                const listed_item v = item_of(r, base + j, 0);
+                const listed_item v = item_of(r, base + j, in_k);
 #pragma unroll
                 for (int i = 0; i < EACH; i++) {
                     const int c = lane + i * GW_LANES;
-                    if (c < p.e) {
-                        o[i] = GW_FMA(weight[j], value_of(r, v, 0, c), o[i]);
+                    if (c < p.ev) {
+                        o[i] = GW_FMA(weight[j], value_of(r, v, in_k, v_first + c), o[i]);
                     }
                 }
             }
@@ -377,8 +380,8 @@ GW_KERNEL(gw_listed_attend, struct gw_listed_attend_params, GW_LISTED_THREADS) {
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
         const int c = lane + i * GW_LANES;
-        if (c < p.e) {
-            p.out[((size_t)row * p.heads + h) * p.e + c] = out[i] / total;
+        if (c < p.ev) {
+            p.out[((size_t)row * p.heads + h) * p.ev + c] = out[i] / total;
         }
     }
 }

@@ -8,7 +8,7 @@
 enum {
     GW_LISTED_THREADS = 128,
     GW_LISTED_TEAMS = GW_LISTED_THREADS / 32,
-    GW_LISTED_WIDEST = 512 /* of a head */
+    GW_LISTED_WIDEST = 512 /* of a value */
 };
 
 /* gw_area of core/tensor/area.h in pages of page_floats; table_stride: pages of a slot. */
@@ -48,8 +48,8 @@ struct gw_listed_dot_params {
     float scale;
 };
 
-/* gw_listed_keep: a thread per column, grid (columns, rows); gw_listed_compress behind it: a team
- * per row, grid (rows over teams). */
+/* gw_listed_keep: a thread per column, grid (columns, rows); where an area has rows
+ * gw_listed_compress behind it: a team per row, grid (rows over teams). */
 struct gw_listed_compress_params {
     struct gw_step_params step;
     struct gw_area_params area;
@@ -70,7 +70,7 @@ struct gw_listed_choose_params {
     GW_DEV(const float) by; /* may be 0 */
     GW_DEV(uint32_t) keys;
     GW_DEV(float) out;
-    int32_t heads, most, whole, room, row0, rows;
+    int32_t heads, most, ties, room, row0, rows;
 };
 
 /* gw_listed_attend: a team per head, grid (heads over teams, rows from row0 on). Of each row and
@@ -80,12 +80,13 @@ struct gw_listed_attend_params {
     struct gw_area_params area; /* pages 0: none */
     GW_DEV(const float) q;
     GW_DEV(const void) k;
-    GW_DEV(const void) v;
+    GW_DEV(const void) v;      /* 0: columns of k from v_first on */
     GW_DEV(const float) list;  /* rows of `most`; may be 0 */
     GW_DEV(const float) sinks; /* may be 0 */
     GW_DEV(float) scores;
     GW_DEV(float) out;
-    int32_t heads, kv_heads, e, most, window, room, kind, row0; /* kind: 0 f32, 1 f16, 2 q8_0 */
+    int32_t heads, kv_heads, e, ev, v_first; /* ev: width of a value */
+    int32_t most, window, room, kind, row0;  /* kind: 0 f32, 1 f16, 2 q8_0 */
     float scale;
 };
 

@@ -29,7 +29,6 @@ static gw_status read_options(gw_batch *b, const gw_batch_options *given, size_t
     o->queue = o->queue > 0 ? o->queue : QUEUE;
     b->parallel = o->parallel;
     b->n_ctx = o->n_ctx > 0 ? o->n_ctx : b->model->hp.n_ctx;
-    GW_TRY(gw_model_takes(b->model, b->n_ctx));
     b->random = o->disorder;
     return GW_OK;
 }

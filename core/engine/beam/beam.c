@@ -95,7 +95,7 @@ static gw_status check_options(gw_beam *b) {
     }
     int32_t trained = b->model->hp.n_ctx;
     b->n_ctx = o->n_ctx > 0 ? o->n_ctx : trained < DEFAULT_CONTEXT ? trained : DEFAULT_CONTEXT;
-    return gw_model_takes(b->model, b->n_ctx);
+    return GW_OK;
 }
 
 static int32_t most_rows(const gw_beam *b) {

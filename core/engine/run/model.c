@@ -290,16 +290,6 @@ const gw_vocab *gw_model_vocab(const gw_model *model) { return model->vocab; }
 int gw_model_reads_source(const gw_model *model) {
     return model->hp.n_source > 0 && model->hp.n_source < model->hp.n_layers;
 }
-gw_status gw_model_takes(const gw_model *m, int32_t n_ctx) {
-    double longest =
-        gw_spec_named_number(gw_weights_blueprint(m->weights), &m->hp, "longest", INT32_MAX);
-    return n_ctx <= longest
-               ? GW_OK
-               : gw_fail(GW_E_UNSUPPORTED, "context",
-                         "%d tokens; the family %s chooses what to attend in texts of more than "
-                         "%.0f, which is not computed yet: ask for a context of %.0f at most",
-                         n_ctx, m->hp.family, longest, longest);
-}
 
 int32_t gw_model_n_vocab(const gw_model *model) { return model->info.n_vocab; }
 

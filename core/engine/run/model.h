@@ -19,9 +19,6 @@ gw_status gw_engine_forecast(const gw_model_options *options, const gw_backend *
 const gw_tokenizer *gw_model_tokenizer(const gw_model *model);
 const gw_vocab *gw_model_vocab(const gw_model *model);
 int32_t gw_model_n_vocab(const gw_model *model);
-/* GW_E_UNSUPPORTED: texts of n_ctx tokens are longer than what is computed of this family (the
- * spec's number `longest`). */
-gw_status gw_model_takes(const gw_model *model, int32_t n_ctx);
 const gw_model *gw_session_model(const gw_session *s);
 
 /* The halves of gw_session_decode. The first may return while a device is at work; nothing but the

@@ -117,7 +117,6 @@ static gw_status read_options(gw_session *s, const gw_session_options *o, gw_fmt
         }
     }
     s->n_ctx = o->n_ctx > 0 ? o->n_ctx : s->model->hp.n_ctx;
-    GW_TRY(gw_model_takes(s->model, s->n_ctx));
     s->chunk = o->chunk;
     if (s->model->hp.n_source > 0 && s->n_ctx > GW_ROWS_MAX) {
         return gw_fail(GW_E_ARGUMENT, "context", "%d tokens; a source text has %d at most",
@@ -188,19 +187,32 @@ static gw_status make_given(gw_session *s, size_t rows) {
     return GW_OK;
 }
 
-/* Values that start gives to the layers lie where it gives them, whatever plan reads them. */
+/* Where a kept value is given: the block of start, or the first layer that chooses; -1: not here.
+ */
+static int given_at(const gw_session *s, const gw_blueprint *bp, const gw_spec_block *b) {
+    const gw_hparams *hp = &s->model->hp;
+    int first = b->section == GW_SECTION_START ? hp->n_layers : 0, l = first;
+    int gives = b->section == GW_SECTION_START || b->kind == GW_BLOCK_CHOOSE;
+    int end = first == hp->n_layers ? hp->n_layers + 1 : hp->n_layers;
+    while (l < end && !gw_block_runs(b, hp, l)) {
+        l++;
+    }
+    return gives && bp->width[b->out].n > 0 && l < end ? l * bp->n_blocks + b->index : -1;
+}
+
+/* Values that start or the first layer gives to others lie where they are given, whatever plan
+ * reads them. */
 static gw_status make_kept(gw_session *s) {
     const gw_hparams *hp = &s->model->hp;
     const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
     int widest = gw_session_widest(s);
     size_t rows = (size_t)(s->most_rows > widest ? s->most_rows : widest);
     for (int b = 0; b < bp->n_blocks; b++) {
-        int v = bp->block[b].out;
-        if (bp->block[b].section != GW_SECTION_START || bp->width[v].n == 0 ||
-            !gw_block_runs(&bp->block[b], hp, hp->n_layers)) {
+        int v = bp->block[b].out, at = given_at(s, bp, &bp->block[b]);
+        if (at < 0) {
             continue;
         }
-        int d = s->where[hp->n_layers * bp->n_blocks + b];
+        int d = s->where[at];
         double width = gw_spec_value(bp, hp, 0, bp->width[v]);
         if (!(width >= 1.0 && width <= 0x1p24)) {
             return gw_fail(GW_E_METADATA, "plan", "the value '%s' is %g wide", bp->value[v], width);
