@@ -36,33 +36,47 @@ static int32_t id_of(const gw_vocab *v, const char *text) {
 
 /* ---- tiktoken ---------------------------------------------------------------------------- */
 
-/* added_tokens_decoder of tokenizer_config.json: id -> {content, special, lstrip, ...}. */
+/* A row of added_tokens_decoder of tokenizer_config.json: id -> {content, special, lstrip, ...}. */
+typedef struct added_row {
+    unsigned long id;
+    const char *text; /* the file's, not empty */
+    int special, lstrip, rstrip, single;
+} added_row;
+
+/* special: where the row does not say. */
+static gw_status read_added(const gw_checkpoint *c, const char *key, const json_t *row,
+                            size_t limit, int special, added_row *out) {
+    char *end;
+    *out = (added_row){.id = strtoul(key, &end, 10), .special = special};
+    if (*key < '0' || *key > '9' || *end != '\0' || out->id >= limit || !json_is_object(row)) {
+        return gw_fail(GW_E_METADATA, c->where,
+                       "added_tokens_decoder of tokenizer_config.json has the id \"%.40s\"", key);
+    }
+    GW_TRY(gw_json_text(c->where, row, "content", &out->text));
+    GW_TRY(gw_json_bool(c->where, row, "special", &out->special));
+    GW_TRY(gw_json_bool(c->where, row, "lstrip", &out->lstrip));
+    GW_TRY(gw_json_bool(c->where, row, "rstrip", &out->rstrip));
+    GW_TRY(gw_json_bool(c->where, row, "single_word", &out->single));
+    return out->text != NULL && *out->text != '\0'
+               ? GW_OK
+               : gw_fail(GW_E_METADATA, c->where,
+                         "token %lu of added_tokens_decoder has no content", out->id);
+}
+
+static void take_strips(gw_vocab_token *t, const added_row *row) {
+    t->lstrip = (uint8_t)row->lstrip;
+    t->rstrip = (uint8_t)row->rstrip;
+    t->single_word = (uint8_t)row->single;
+}
+
 static gw_status add_named(const gw_checkpoint *c, json_t *names, gw_vocab *v, size_t limit) {
     const char *key;
     json_t *row;
     json_object_foreach(names, key, row) {
-        char *end;
-        unsigned long id = strtoul(key, &end, 10);
-        const char *text = NULL;
-        int special = 1, lstrip = 0, rstrip = 0, single = 0;
-        if (*key < '0' || *key > '9' || *end != '\0' || id >= limit || !json_is_object(row)) {
-            return gw_fail(GW_E_METADATA, c->where,
-                           "added_tokens_decoder of tokenizer_config.json has the id \"%.40s\"",
-                           key);
-        }
-        GW_TRY(gw_json_text(c->where, row, "content", &text));
-        GW_TRY(gw_json_bool(c->where, row, "special", &special));
-        GW_TRY(gw_json_bool(c->where, row, "lstrip", &lstrip));
-        GW_TRY(gw_json_bool(c->where, row, "rstrip", &rstrip));
-        GW_TRY(gw_json_bool(c->where, row, "single_word", &single));
-        if (text == NULL || *text == '\0') {
-            return gw_fail(GW_E_METADATA, c->where,
-                           "token %lu of added_tokens_decoder has no content", id);
-        }
-        GW_TRY(set_token(c, v, id, text, special ? GW_TOKEN_CONTROL : GW_TOKEN_USER));
-        v->tokens[id].lstrip = (uint8_t)lstrip;
-        v->tokens[id].rstrip = (uint8_t)rstrip;
-        v->tokens[id].single_word = (uint8_t)single;
+        added_row r;
+        GW_TRY(read_added(c, key, row, limit, 1, &r));
+        GW_TRY(set_token(c, v, r.id, r.text, r.special ? GW_TOKEN_CONTROL : GW_TOKEN_USER));
+        take_strips(&v->tokens[r.id], &r);
     }
     return GW_OK;
 }
@@ -379,26 +393,12 @@ static gw_status add_decoder(const gw_checkpoint *c, const json_t *names, gw_voc
     const char *key;
     json_t *row;
     json_object_foreach((json_t *)(uintptr_t)names, key, row) {
-        char *end;
-        unsigned long id = strtoul(key, &end, 10);
-        const char *text = NULL;
-        int special = 0, lstrip = 0, rstrip = 0, single = 0;
-        if (*key < '0' || *key > '9' || *end != '\0' || !json_is_object(row)) {
-            return gw_fail(GW_E_METADATA, c->where,
-                           "added_tokens_decoder of tokenizer_config.json has the id \"%.40s\"",
-                           key);
-        }
-        GW_TRY(gw_json_text(c->where, row, "content", &text));
-        GW_TRY(gw_json_bool(c->where, row, "special", &special));
-        GW_TRY(gw_json_bool(c->where, row, "lstrip", &lstrip));
-        GW_TRY(gw_json_bool(c->where, row, "rstrip", &rstrip));
-        GW_TRY(gw_json_bool(c->where, row, "single_word", &single));
-        GW_TRY(add_token(c, v, own, id, text != NULL ? text : "", special));
-        int32_t at = id_of(v, text);
+        added_row r;
+        GW_TRY(read_added(c, key, row, SIZE_MAX, 0, &r));
+        GW_TRY(add_token(c, v, own, r.id, r.text, r.special));
+        int32_t at = id_of(v, r.text);
         if (at >= 0 && (size_t)at >= own) {
-            v->tokens[at].lstrip = (uint8_t)lstrip;
-            v->tokens[at].rstrip = (uint8_t)rstrip;
-            v->tokens[at].single_word = (uint8_t)single;
+            take_strips(&v->tokens[at], &r);
         }
     }
     return GW_OK;
