@@ -144,7 +144,7 @@ const app_option app_option_table[] = {
      "texts, one a line, or JSON lines with a member \"text\" (FILE.jsonl); '-' is standard input"},
     {"-f --file", KIND_TEXT, CMD_BRIEF | CMD_TEXT | CMD_SCORE | CMD_LOGITS | CMD_TOKENIZE, AT(file),
      0, 0, "FILE", NULL, "read the text from a file; '-' is standard input"},
-    {"--suffix", KIND_TEXT, CMD_BRIEF | CMD_RUN, AT(suffix), 0, 0, "TEXT", NULL,
+    {"--suffix", KIND_TEXT, CMD_RUN, AT(suffix), 0, 0, "TEXT", NULL,
      "write what belongs between the prompt and this text, by a model that was trained to fill in "
      "the middle"},
     {"-e --escape", KIND_FLAG, CMD_TEXT | CMD_LOGITS | CMD_TOKENIZE | CMD_EMBED, AT(escape), 0, 0,
@@ -282,7 +282,7 @@ const app_option app_option_table[] = {
      "trained weights; 0: off"},
     HEADING("where a text ends, and what it may be"),
     {"--ignore-eos", KIND_FLAG, CMD_SAMPLE, AT(ignore_eos), 0, 0, NULL, NULL, "never end the text"},
-    {"--stop -r --reverse-prompt", KIND_TEXTS, CMD_BRIEF | CMD_TEXT, AT(stops), 0, 0, "TEXT", NULL,
+    {"--stop -r --reverse-prompt", KIND_TEXTS, CMD_TEXT, AT(stops), 0, 0, "TEXT", NULL,
      "end the text before TEXT would come; may be given several times"},
     {"--ban", KIND_TEXTS, CMD_TEXT, AT(bans), 0, 0, "TEXT", NULL,
      "TEXT, exactly these bytes, never occurs in what is generated: where it would, the text goes "
