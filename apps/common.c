@@ -103,6 +103,8 @@ static void on_progress(void *user, uint64_t done, uint64_t total) {
     progress_update(user, done, total, NULL);
 }
 
+int app_has_builtin_model(void) { return gw_default_model != NULL; }
+
 int app_builtin_model(const void **memory, size_t *bytes) {
     const unsigned char *begin = gw_default_model, *end = gw_default_model_end;
     if (begin == NULL || end == NULL) {

@@ -33,6 +33,7 @@ void app_close_model(gw_model *model);
 int app_open_model(const app_options *o, const char *path, int32_t threads, const app_need *need,
                    gw_model **model);
 /* The image of the built-in model. Exit code. */
+int app_has_builtin_model(void);
 int app_builtin_model(const void **memory, size_t *bytes);
 int app_open_session(const app_options *o, gw_model *model, int32_t n_ctx, int32_t batch,
                      gw_session **session);

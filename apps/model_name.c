@@ -10,19 +10,6 @@
 #include "apps/common.h"
 #include "apps/hub/pull.h"
 
-uint64_t model_memory(void) {
-    enum { ROWS = 32 };
-    gw_device_info rows[ROWS];
-    size_t n = gw_devices(rows, ROWS);
-    uint64_t best = 0, main = 0;
-    for (size_t i = 0; i < n && i < ROWS; i++) {
-        uint64_t bytes = rows[i].free_bytes;
-        main = strcmp(rows[i].id, "cpu") == 0 ? bytes : main;
-        best = strncmp(rows[i].id, "hip", 3) == 0 && bytes > best ? bytes : best;
-    }
-    return best > 0 ? best : main;
-}
-
 /* ---- names that are none --------------------------------------------------------------------- */
 
 static int explain(const char *name) {
@@ -75,7 +62,7 @@ static int resolve(app_options *o, const char **model, int may_pull) {
                   *model, *model);
         return APP_FAILURE;
     }
-    int code = hub_pull(&name, model_memory(), path);
+    int code = hub_pull(&name, o, path);
     return code == APP_OK ? keep_text(o, path, model) : code;
 }
 

@@ -11,8 +11,4 @@
  * that just are not there are the library's to report. Exit code. */
 int model_names_resolve(app_options *o, const app_command *command);
 
-/* Bytes for weights on the device that is chosen when none is named: a card's free memory, else the
- * main memory's; 0: not known. */
-uint64_t model_memory(void);
-
 #endif

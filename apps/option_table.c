@@ -45,7 +45,8 @@ const app_option app_option_table[] = {
      "float|bf16|f16|e4m3|int8|int4-g32|int4-g64|int4-g128|int4-g256", NULL,
      "requantize float weights while they load; 'float': quantized ones as floats, larger and "
      "slower, and activations are not rounded; 'bf16', 'f16': all weights in 16 bits"},
-    {"-dev --device", KIND_TEXT, CMD_BRIEF | CMD_MODEL, AT(device), 0, 0, "NAME,...", NULL,
+    {"-dev --device", KIND_TEXT, CMD_BRIEF | CMD_MODEL | CMD_PULL, AT(device), 0, 0, "NAME,...",
+     NULL,
      "where to compute; default: the first graphics card that works, else the cpu. 'godwit "
      "devices' lists the names, and a part of a device's own name does too; several share the "
      "layers"},
@@ -76,7 +77,7 @@ const app_option app_option_table[] = {
      "prompts of layers and experts that stay in main memory: 'auto': their weights are copied to "
      "the device, which computes with them, for so many rows that this is faster; 'on': always; "
      "'off': the cpu computes. The text is the same"},
-    {"--vram-budget", KIND_BYTES, CMD_MODEL, AT(vram_budget), 1, 1e18, "SIZE", NULL,
+    {"--vram-budget", KIND_BYTES, CMD_MODEL | CMD_PULL, AT(vram_budget), 1, 1e18, "SIZE", NULL,
      "most memory to use on a device, as in 6G or 900M; what does not fit is refused"},
     {"-t --threads", KIND_INT,
      CMD_BRIEF | (CMD_ALL & ~(CMD_HUB | CMD_BENCH | CMD_TOKENIZE | CMD_TEMPLATE | CMD_INSPECT)),

@@ -12,7 +12,6 @@
 #include "apps/common.h"
 #include "apps/hub/pull.h"
 #include "apps/hub/repo.h"
-#include "apps/model_name.h"
 #include "apps/output.h"
 
 static int one_name(const char *text, const app_options *o, hub_name *name) {
@@ -41,7 +40,7 @@ static int run_pull(const app_options *o) {
         hub_name name;
         char path[HUB_PATH];
         code = one_name(o->models.at[i], o, &name);
-        code = code == APP_OK ? hub_pull(&name, model_memory(), path) : code;
+        code = code == APP_OK ? hub_pull(&name, o, path) : code;
         if (code == APP_OK) {
             out_print("%s\n", path);
         }
@@ -274,8 +273,10 @@ const app_command command_pull = {
         "Puts them where Hugging Face's own tools put them (HF_HOME, HF_HUB_CACHE, else\n"
         "~/.cache/huggingface/hub), and shares what these have put there. A download that was cut\n"
         "off goes on where it ended; a file is used when its digest was found right. Of a\n"
-        "repository of .gguf files one quantization is taken: :QUANT, or the fastest of four bits\n"
-        "or more that fits here. Prints the path, which -m takes; -m USER/REPO does, too.\n"
+        "repository of .gguf files one quantization is taken: :QUANT, or of those with four bits "
+        "or\n"
+        "more that fit here Q4_K_M, unless another is much faster ('Which quantization' in\n"
+        "docs/pull.md). Prints the path, which -m takes; -m USER/REPO does, too.\n"
         "HF_TOKEN, HF_ENDPOINT (a mirror) and HF_HUB_OFFLINE mean what they mean to those tools.\n"
         "Needs libcurl, which is opened when it is needed.\n",
     .examples = "  godwit pull user/repo-GGUF:Q4_K_M\n"

@@ -82,15 +82,51 @@ def test_which_quantization(hub, tmp_path):
     """Four bits or more, the mixture that loses least, with its image part and all its parts."""
     sizes = {"m-Q2_K.gguf": 20, "m-Q3_K_M.gguf": 30, "m-Q4_0.gguf": 40, "m-Q8_0.gguf": 80, "m-F16.gguf": 160,
              "imatrix.gguf": 1, "mmproj-BF16.gguf": 9, "mmproj-F16.gguf": 9,
-             "m-Q4_K_M-00001-of-00002.gguf": 25, "m-Q4_K_M-00002-of-00002.gguf": 25}
-    tiny = {name: (name.encode() * size)[:20 * size] for name, size in sizes.items()}
+             "m-Q4_K_M-00001-of-00002.gguf": 23, "m-Q4_K_M-00002-of-00002.gguf": 23}
+    tiny = {name: (name.encode() * size)[:10 * size] for name, size in sizes.items()}
     h = hub(tiny)
     done = pull(h, tmp_path)
-    assert done.stdout.endswith("m-Q4_K_M-00001-of-00002.gguf\n") and "fastest" in done.stderr
+    assert done.stdout.endswith("m-Q4_K_M-00001-of-00002.gguf\n") and "of 6 Q4_K_M, as usual" in done.stderr
     got = {name for name, _, _ in h.asked}
     assert got == {"m-Q4_K_M-00001-of-00002.gguf", "m-Q4_K_M-00002-of-00002.gguf", "mmproj-F16.gguf"}
     done = pull(h, tmp_path, "user/repo:Q5_K_M", check=False)
     assert done.returncode == 1 and "Q5_K_M" in done.stderr and "Q8_0" in done.stderr
+
+
+def free_bytes(device):
+    """Of the row of `godwit devices`; None: there is no such device."""
+    found = re.search(rf"^\| {device} \|.*?\| ([0-9.]+) (.?)B \| [^|]*\|$", run("devices").stdout, re.M)
+    return found and float(found[1]) * 1000 ** " kMGT".index(found[2] or " ")
+
+
+@pytest.mark.parametrize("device,budget,row,sizes,taken,words", [  # sizes: bytes, or parts of what is free
+    ("cpu", None, "cpu", {"Q2_K": .05, "Q4_0": .09, "Q4_K_M": .1, "Q8_0": .2}, "Q4_K_M", r"in main memory \(.* free\), about [0-9.]+ tokens/s; :QUANT"),
+    ("cpu", None, "cpu", {"Q2_K": .1, "IQ4_XS": .3, "Q4_K_M": 2}, "IQ4_XS", "the largest near the fastest"),
+    ("cpu", None, "cpu", {"Q2_K": .1, "Q3_K_M": .3, "Q4_K_M": 2}, "Q3_K_M", "under four bits"),
+    ("cpu", None, "cpu", {"Q2_K": 3, "Q4_K_M": 4}, "Q2_K", "none fits"),
+    ("cpu", None, "cpu", {"Q5_K_M": .1, "Q6_K": .11, "Q8_0": .2}, "Q6_K", "tokens/s"),
+    ("opencl:0", "1G", "opencl:0", {"Q2_K": .3e9, "IQ4_XS": .5e9, "Q4_K_M": .8e9}, "IQ4_XS", "in opencl:0 .1 GB free"),
+    ("opencl", "2G", "opencl:0", {"Q2_K": .3e9, "IQ4_XS": .7e9, "Q4_K_M": .8e9}, "Q4_K_M", "in opencl:0 .2 GB free")])
+def test_quantization_for_this_machine(hub, tmp_path, device, budget, row, sizes, taken, words):
+    """From the list alone; only the chosen file is downloaded."""
+    free = free_bytes(row)
+    if free is None or row != "cpu" and free < 2e9:
+        pytest.skip(f"SKIP: no {row} with enough memory")
+    h = hub({f"m-{quant}.gguf": quant.encode() for quant in sizes})
+    listing = h.listing()
+    for entry, size in zip(listing["siblings"], sizes.values()):
+        entry["lfs"]["size"] = int(size if size > 1000 else size * free)
+    h.listing = lambda: listing
+    h.fault = lambda handler, name, start: handler.reply(404, b"no") or True
+    done = pull(h, tmp_path, "user/repo", "--device", device, *(("--vram-budget", budget) if budget else ()), check=False)
+    line, = [line for line in done.stderr.splitlines() if line.startswith("user/repo: m-")]
+    assert line.startswith(f"user/repo: m-{taken}.gguf, ") and re.search(words, line), line
+    assert done.returncode == 1 and {name for name, _, _ in h.asked} <= {f"m-{taken}.gguf"}
+
+
+def test_device_that_is_none(hub, tmp_path):
+    done = pull(hub(), tmp_path, "user/repo", "--device", "cpu,none:7", check=False)
+    assert done.returncode == 1 and "'none:7' is not on this machine" in done.stderr and blobs(tmp_path) == {}
 
 
 def test_folder(hub, tmp_path):

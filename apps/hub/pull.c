@@ -244,19 +244,19 @@ static int pull_file(const hub_name *name, const hub_repo *r, const hub_file *f,
     return cache_link(name->repo, r->commit, f->path, f->digest) == 0 ? APP_OK : APP_FAILURE;
 }
 
-static int pull_repo(const hub_name *name, uint64_t memory, char *out) {
+static int pull_repo(const hub_name *name, const app_options *o, char *out) {
     hub_repo r;
     size_t first = SIZE_MAX;
-    char why[256], folder[HUB_PATH];
+    char why[HUB_WHY], folder[HUB_PATH];
     int code = repo_list(name, &r);
     if (code != APP_OK) {
         return code;
     }
     uint64_t left = 0, before = 0;
-    code = repo_choose(&r, name, memory, &first, why);
-    code = code == APP_OK ? check_disk(name, &r, &left) : code;
+    code = repo_choose(&r, name, o, &first, why);
     if (code == APP_OK) {
         app_note("%s: %s", name->repo, why);
+        code = check_disk(name, &r, &left);
     }
     app_progress progress;
     progress_begin(&progress, "downloading");
@@ -342,13 +342,13 @@ static int pull_address(const char *address, char *out) {
     return code;
 }
 
-int hub_pull(const hub_name *name, uint64_t memory, char out[HUB_PATH]) {
+int hub_pull(const hub_name *name, const app_options *o, char out[HUB_PATH]) {
     if (hub_is_offline()) {
         app_error("%s: not in the cache, and HF_HUB_OFFLINE forbids to download",
                   name->repo[0] != '\0' ? name->repo : name->address);
         return APP_FAILURE;
     }
-    return name->repo[0] != '\0' ? pull_repo(name, memory, out) : pull_address(name->address, out);
+    return name->repo[0] != '\0' ? pull_repo(name, o, out) : pull_address(name->address, out);
 }
 
 /* ---- what is here ---------------------------------------------------------------------------- */
@@ -420,7 +420,7 @@ static int parts_are_here(const hub_repo *r, size_t first) {
 }
 
 int hub_find(const hub_name *name, char out[HUB_PATH]) {
-    char folder[HUB_PATH], why[256], path[HUB_PATH];
+    char folder[HUB_PATH], why[HUB_WHY], path[HUB_PATH];
     if (name->address[0] != '\0') {
         return address_path(name->address, out) == 0 && access(out, F_OK) == 0;
     }
@@ -438,7 +438,7 @@ int hub_find(const hub_name *name, char out[HUB_PATH]) {
         found |= name->quant[0] == '\0' || strcasecmp(r.files[i].path, name->quant) == 0 ||
                  (n == strlen(name->quant) && strncasecmp(at, name->quant, n) == 0);
     }
-    if (models > 0 && found && repo_choose(&r, name, 0, &first, why) == APP_OK) {
+    if (models > 0 && found && repo_choose(&r, name, NULL, &first, why) == APP_OK) {
         found = first != SIZE_MAX && parts_are_here(&r, first) &&
                 cache_join(out, folder, r.files[first].path) == 0;
     } else {

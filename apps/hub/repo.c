@@ -228,50 +228,42 @@ static int begins_model(const hub_repo *r, size_t i) {
     return is_model(r->files[i].path) && part_of(r->files[i].path, &front) <= 1;
 }
 
-/* Of two that were not asked for, is b better? What fits comes before what does not; then at least
- * four bits; of these the smaller, since each token reads every weight; below, the larger. */
-static int is_better(const hub_repo *r, size_t a, size_t b, uint64_t memory) {
-    uint64_t x = size_of(r, a), y = size_of(r, b), room = memory / 10 * 8;
-    int fits_a = memory == 0 || x <= room, fits_b = memory == 0 || y <= room;
-    int good_a = bits_of(r->files[a].path) >= 4, good_b = bits_of(r->files[b].path) >= 4;
-    const char *at_a, *at_b;
-    if (fits_a != fits_b) {
-        return fits_b;
-    }
-    if (!fits_a || good_a != good_b) {
-        return !fits_a ? y < x : good_b;
-    }
-    if (!good_a) {
-        return y > x;
-    }
-    size_t n = quant_of(r->files[a].path, &at_a), m = quant_of(r->files[b].path, &at_b);
-    int mix_a = n >= 6 && strncasecmp(at_a, "Q4_K_M", 6) == 0;
-    int mix_b = m >= 6 && strncasecmp(at_b, "Q4_K_M", 6) == 0;
-    int four_a = bits_of(r->files[a].path) == 4, four_b = bits_of(r->files[b].path) == 4;
-    if (four_a && four_b && mix_a != mix_b) {
-        return mix_b; /* the mixture of four bits that loses least for its size */
-    }
-    return y < x;
-}
-
 static int is_half(const char *path) { return holds(path, "f16") && !holds(path, "bf16"); }
 
-static int choose_gguf(hub_repo *r, const hub_name *name, uint64_t memory, size_t *first,
+/* One of several that nobody named. */
+static int choose_unnamed(const hub_repo *r, const app_options *o, const size_t *at, size_t n,
+                          size_t *best, char *why) {
+    hub_choice rows[HUB_CHOICES];
+    hub_machine machine;
+    for (size_t i = 0; i < n; i++) {
+        const char *path = r->files[at[i]].path, *quant;
+        size_t bytes = quant_of(path, &quant);
+        rows[i] = (hub_choice){.bytes = size_of(r, at[i]),
+                               .bits = bits_of(path),
+                               .is_usual = bytes == 6 && strncasecmp(quant, "Q4_K_M", 6) == 0};
+    }
+    int code = o != NULL ? choice_machine(o, &machine) : APP_OK;
+    if (code == APP_OK) {
+        *best = at[choice_best(o != NULL ? &machine : NULL, rows, n, why)];
+    }
+    return code;
+}
+
+static int choose_gguf(hub_repo *r, const hub_name *name, const app_options *o, size_t *first,
                        char *why) {
-    size_t best = SIZE_MAX, n = 0;
-    char list[600] = "", size[32], room[32];
+    size_t best = SIZE_MAX, n = 0, all[HUB_CHOICES];
+    char list[600] = "", size[32], reason[HUB_WHY] = "";
     for (size_t i = 0; i < r->n; i++) {
         const char *at;
-        if (!begins_model(r, i)) {
+        if (!begins_model(r, i) || n == HUB_CHOICES) {
             continue;
         }
-        n++;
+        all[n++] = i;
         size_t bytes = quant_of(r->files[i].path, &at), used = strlen(list);
         if (used + bytes + 4 < sizeof list && bytes > 0) {
             snprintf(list + used, sizeof list - used, "%s%.*s", used ? ", " : "", (int)bytes, at);
         }
-        if (name->quant[0] != '\0' ? is_asked(r->files[i].path, name->quant)
-                                   : best == SIZE_MAX || is_better(r, best, i, memory)) {
+        if (name->quant[0] != '\0' ? is_asked(r->files[i].path, name->quant) : n == 1) {
             best = i;
         }
     }
@@ -280,15 +272,14 @@ static int choose_gguf(hub_repo *r, const hub_name *name, uint64_t memory, size_
                   list[0] != '\0' ? list : "other files");
         return APP_FAILURE;
     }
-    app_bytes(size_of(r, best), size);
-    if (name->quant[0] != '\0' || n == 1) {
-        snprintf(why, 256, "%.160s, %s", r->files[best].path, size);
-    } else {
-        snprintf(why, 256,
-                 "%.100s, %s: of %zu the fastest with four bits or more that fits (%s free); "
-                 ":QUANT names another",
-                 r->files[best].path, size, n, memory > 0 ? app_bytes(memory, room) : "? B");
+    int unnamed = name->quant[0] == '\0' && n > 1;
+    int code = unnamed ? choose_unnamed(r, o, all, n, &best, reason) : APP_OK;
+    if (code != APP_OK) {
+        return code;
     }
+    snprintf(why, HUB_WHY, "%.160s, %s%s%.280s%s", r->files[best].path,
+             app_bytes(size_of(r, best), size), unnamed ? ": " : "", reason,
+             unnamed ? "; :QUANT names another" : "");
     const char *image = NULL;
     for (size_t i = 0; i < r->n; i++) {
         hub_file *f = &r->files[i];
@@ -342,7 +333,7 @@ static int is_part_of_folder(const hub_repo *r, const char *path) {
     return 0;
 }
 
-int repo_choose(hub_repo *r, const hub_name *name, uint64_t memory, size_t *first, char *why) {
+int repo_choose(hub_repo *r, const hub_name *name, const app_options *o, size_t *first, char *why) {
     int models = 0;
     *first = SIZE_MAX;
     for (size_t i = 0; i < r->n; i++) {
@@ -350,7 +341,7 @@ int repo_choose(hub_repo *r, const hub_name *name, uint64_t memory, size_t *firs
         models += begins_model(r, i);
     }
     if (models > 0) {
-        return choose_gguf(r, name, memory, first, why);
+        return choose_gguf(r, name, o, first, why);
     }
     uint64_t all = 0;
     int weights = 0;
@@ -368,6 +359,6 @@ int repo_choose(hub_repo *r, const hub_name *name, uint64_t memory, size_t *firs
         return APP_FAILURE;
     }
     char size[32];
-    snprintf(why, 256, "the folder, %s", app_bytes(all, size));
+    snprintf(why, HUB_WHY, "the folder, %s", app_bytes(all, size));
     return APP_OK;
 }

@@ -3,6 +3,7 @@
 #define GW_HUB_REPO_H
 
 #include "apps/hub/cache.h"
+#include "apps/hub/choice.h"
 
 typedef struct hub_file {
     char *path;
@@ -24,9 +25,10 @@ void repo_free(hub_repo *r);
 
 /* Marks what is needed: of .gguf files one quantization with all its parts, and the image part
  * beside it; else a folder's configuration, tokenizer and weights. quant "": the one that is chosen
- * for a machine with so much memory. *first: the index of the file to open; SIZE_MAX: the folder.
- * Says what was chosen in `why` [256]. Exit code, the error said. */
-int repo_choose(hub_repo *r, const hub_name *name, uint64_t memory, size_t *first, char *why);
+ * for the devices that o names (choice.h), NULL: as if all of them had room. *first: the index of
+ * the file to open; SIZE_MAX: the folder. Says what was chosen in `why` [HUB_WHY]. Exit code, the
+ * error said. */
+int repo_choose(hub_repo *r, const hub_name *name, const app_options *o, size_t *first, char *why);
 
 /* The part of a .gguf file's name that says how it is quantized, "Q4_K_M": its bytes, 0: none. */
 size_t quant_of(const char *path, const char **at);
