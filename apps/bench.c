@@ -491,6 +491,9 @@ static int run_bench(const app_options *o) {
     if (o->exchange != NULL) {
         return bench_exchange(o);
     }
+    if (o->image_size != NULL) {
+        return bench_image(o);
+    }
     if (o->parallel.n > 0) {
         return bench_parallel(o);
     }
@@ -552,7 +555,9 @@ const app_command command_bench = {
         "times many texts at once: the seconds until all prompts are read (T_PP), those of the\n"
         "tokens behind that (T_TG), and the time between two tokens of a text, its median and "
         "what\n"
-        "99 of 100 do not exceed; with --draft all of them with drafts.\n",
+        "99 of 100 do not exceed; with --draft all of them with drafts. --image times how "
+        "pictures\n"
+        "are resized and cut into patches, and the vision tower over those, apart.\n",
     .examples = "  godwit bench -p 64 -n 32 -r 2\n"
                 "  godwit bench -m model.gguf -p 512 -n 128 -t 1,2 -o json\n"
                 "  godwit bench -p 0 -n 32 -d 0,256 -r 2\n"

@@ -3,6 +3,8 @@
 #define GW_APPS_BENCH_H
 
 #include "apps/speculation.h"
+#include "include/godwit_image.h"
+#include "include/godwit_see.h"
 
 enum { KERNELS_MAX = 256 };
 
@@ -10,6 +12,8 @@ enum { KERNELS_MAX = 256 };
 int bench_gemm(const app_options *o);
 
 int bench_exchange(const app_options *o); /* --exchange (bench_exchange.c); an exit code */
+
+int bench_image(const app_options *o); /* --image (bench_image.c); an exit code */
 
 int bench_parallel(const app_options *o); /* --parallel (bench_parallel.c); an exit code */
 
@@ -40,6 +44,19 @@ typedef struct bench_result {
     draft_figures figures;
 } bench_result;
 
+/* --image: made-up pictures, one after the other */
+typedef struct bench_image_result {
+    const char *path;
+    gw_model_info info; /* of the decoder */
+    gw_eyes eyes;
+    gw_image_info picture;
+    gw_eyes_time tower; /* of a picture: all but the time */
+    int32_t width, height, pictures;
+    int32_t n;                               /* repetitions, of all pictures each                 */
+    double *prepare_seconds, *tower_seconds; /* [n] of a picture, mean over a repetition          */
+    gw_roof roof;                            /* of the tower's device, mean over the repetitions */
+} bench_image_result;
+
 typedef struct bench_printer {
     const char *format; /* md, csv, json, jsonl */
     int show_batch, show_forecast;
@@ -50,6 +67,8 @@ typedef struct bench_printer {
 void bench_print_begin(bench_printer *p);
 void bench_print_row(bench_printer *p, const bench_result *r);
 void bench_print_end(bench_printer *p);
+/* The whole table, of one row. */
+void bench_print_image(const char *format, const bench_image_result *r);
 /* The kernels of r as a table of its own, for md. */
 void bench_print_kernels(const bench_result *r);
 

@@ -424,6 +424,94 @@ static void list_fields(record *rec, const bench_result *r) {
     out_text("]");
 }
 
+/* ---- pictures -------------------------------------------------------------------------------- */
+
+typedef struct image_figures {
+    double prepare, prepare_dev, tower, tower_dev; /* seconds of a picture */
+    double prepare_rate, tower_rate;               /* patches per second   */
+    double gops, peak, peak_share;                 /* 0: not known         */
+} image_figures;
+
+static image_figures image_figures_of(const bench_image_result *r) {
+    image_figures f = {.peak = r->tower.is_float ? r->roof.f32_gflops : r->roof.int8_gops};
+    mean_and_dev(r->prepare_seconds, r->n, &f.prepare, &f.prepare_dev);
+    mean_and_dev(r->tower_seconds, r->n, &f.tower, &f.tower_dev);
+    f.prepare_rate = (double)r->picture.patches / f.prepare;
+    f.tower_rate = (double)r->picture.patches / f.tower;
+    f.gops = r->tower.gops / f.tower;
+    f.peak_share = f.peak > 0 ? f.gops / f.peak : 0;
+    return f;
+}
+
+static void image_markdown(const bench_image_result *r, const image_figures *f) {
+    char roof[48] = "-";
+    if (f->peak > 0) {
+        snprintf(roof, sizeof roof, "%.1f%% of %.0f %s", 100 * f->peak_share, f->peak,
+                 r->tower.is_float ? "GFLOP/s" : "int8 GOP/s");
+    }
+    out_print("%s, vision tower of %d layers of %d, %s, on %s\n"
+              "%d x %d pixels: %" PRId64 " patches of %d x %d in %d tiles, %" PRId64 " rows\n\n",
+              r->info.name, (int)r->eyes.layers, (int)r->eyes.d_model, r->tower.format,
+              r->tower.device, (int)r->width, (int)r->height, r->picture.patches,
+              (int)r->eyes.patch, (int)r->eyes.patch, (int)r->picture.tiles, r->picture.tokens);
+    out_text(
+        "| step      |      ms of a picture |  patches/s |      GOP/s |                        "
+        "roof |\n"
+        "| --------- | -------------------: | ---------: | ---------: | ----------------------"
+        "----: |\n");
+    out_print("| pictures  | %11.3f \302\261 %6.3f | %10.0f | %10s | %26s |\n", 1e3 * f->prepare,
+              1e3 * f->prepare_dev, f->prepare_rate, "-", "-");
+    out_print("| tower     | %11.3f \302\261 %6.3f | %10.0f | %10.1f | %26s |\n", 1e3 * f->tower,
+              1e3 * f->tower_dev, f->tower_rate, f->gops, roof);
+}
+
+static void image_fields(record *rec, const bench_image_result *r, const image_figures *f) {
+    text_field(rec, "build_commit", GW_VERSION);
+    text_field(rec, "model_filename", r->path != NULL ? r->path : "");
+    text_field(rec, "model_name", r->info.name);
+    text_field(rec, "device", r->tower.device);
+    text_field(rec, "tower_format", r->tower.format);
+    number_field(rec, "tower_layers", "%d", (int)r->eyes.layers);
+    number_field(rec, "tower_width", "%d", (int)r->eyes.d_model);
+    number_field(rec, "n_threads", "%d", (int)r->info.threads);
+    number_field(rec, "width", "%d", (int)r->width);
+    number_field(rec, "height", "%d", (int)r->height);
+    number_field(rec, "pictures", "%d", (int)r->pictures);
+    number_field(rec, "repetitions", "%d", (int)r->n);
+    number_field(rec, "tiles", "%d", (int)r->picture.tiles);
+    number_field(rec, "patches", "%" PRId64, r->picture.patches);
+    number_field(rec, "rows", "%" PRId64, r->picture.tokens);
+    number_field(rec, "prepare_ns", "%.0f", 1e9 * f->prepare);
+    number_field(rec, "prepare_stddev_ns", "%.0f", 1e9 * f->prepare_dev);
+    number_field(rec, "prepare_patches_s", "%.2f", f->prepare_rate);
+    number_field(rec, "tower_ns", "%.0f", 1e9 * f->tower);
+    number_field(rec, "tower_stddev_ns", "%.0f", 1e9 * f->tower_dev);
+    number_field(rec, "tower_patches_s", "%.2f", f->tower_rate);
+    number_field(rec, "gops", "%.6f", f->gops);
+    number_field(rec, "peak_share", "%.4f", f->peak_share);
+    number_field(rec, "roof_int8_gops", "%.4f", r->roof.int8_gops);
+    number_field(rec, "roof_f32_gflops", "%.4f", r->roof.f32_gflops);
+}
+
+void bench_print_image(const char *format, const bench_image_result *r) {
+    image_figures f = image_figures_of(r);
+    record rec = {.format = format};
+    if (strcmp(format, "md") == 0) {
+        image_markdown(r, &f);
+    } else if (strcmp(format, "csv") == 0) {
+        record header = {.format = format, .header = 1};
+        image_fields(&header, r, &f);
+        out_text("\n");
+        image_fields(&rec, r, &f);
+        out_text("\n");
+    } else {
+        int list = strcmp(format, "json") == 0;
+        out_text(list ? "[\n  {" : "{");
+        image_fields(&rec, r, &f);
+        out_text(list ? "}\n]\n" : "}\n");
+    }
+}
+
 /* ---- the printer ----------------------------------------------------------------------------- */
 
 void bench_print_begin(bench_printer *p) {

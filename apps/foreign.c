@@ -72,8 +72,8 @@ static const foreign table[] = {
     {"-hft --hf-token", CMD_ALL, VALUE, REFUSED, "the variable HF_TOKEN, or the hub's token file"},
     {"--lora --lora-scaled --lora-base --control-vector", CMD_MODEL, VALUE, REFUSED,
      "adapters are not supported: merge them into the model first"},
-    {"--mmproj -mm --image", CMD_MODEL & ~(CMD_RUN | CMD_TEMPLATE), VALUE, REFUSED,
-     "pictures are read by 'godwit run' alone"},
+    {"--mmproj -mm --image", CMD_MODEL & ~(CMD_RUN | CMD_CHAT | CMD_TEMPLATE | CMD_BENCH), VALUE,
+     REFUSED, "pictures are read by 'godwit run', 'chat' and 'serve', which has them in requests"},
     {"--audio", CMD_MODEL, VALUE, REFUSED, "models hear nothing here"},
     {"--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx "
      "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast",

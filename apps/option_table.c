@@ -333,6 +333,10 @@ const app_option app_option_table[] = {
     {"--exchange", KIND_TEXT, CMD_BENCH, AT(exchange), 0, 0, "WIDTH[,ROWS,...]", NULL,
      "what the cards of --device hand to one another in a layer, alone instead: rows of WIDTH "
      "floats, such as 8192,1,128"},
+    {"--image", KIND_TEXT, CMD_BENCH, AT(image_size), 0, 0, "WIDTHxHEIGHT[,N]", NULL,
+     "made-up pictures alone instead, N of them (1): how long each takes to be resized and cut "
+     "into "
+     "patches, and the vision tower to see them"},
     {"--forecast", KIND_FLAG, CMD_BENCH, AT(forecast), 0, 0, NULL, NULL,
      "beside what is measured, what 'godwit plan' and --split-mode auto expect of it"},
 
@@ -423,8 +427,8 @@ const app_option app_option_table[] = {
      "a JPEG, PNG or WebP: in front of the prompt, which becomes a user's message where the model "
      "has a chat template ('run'), in front of the first message ('chat'), or for the next "
      "{\"type\": \"image\"} of the request ('template'); may be given several times"},
-    {"-mm --mmproj", KIND_TEXT, CMD_RUN | CMD_CHAT | CMD_SERVE | CMD_TEMPLATE, AT(mmproj), 0, 0,
-     "FILE", NULL,
+    {"-mm --mmproj", KIND_TEXT, CMD_RUN | CMD_CHAT | CMD_SERVE | CMD_TEMPLATE | CMD_BENCH,
+     AT(mmproj), 0, 0, "FILE", NULL,
      "the vision tower of a GGUF model, a file of its own; default: the one next to it"},
     {"--no-mmproj", KIND_FLAG, CMD_CHAT | CMD_SERVE, AT(no_mmproj), 0, 0, NULL, NULL,
      "the vision tower is not loaded: text alone"},

@@ -128,7 +128,7 @@ typedef struct app_options {
     /* bench */
     app_ints n_prompt, n_gen, n_depth, pg, parallel;
     int32_t repetitions;
-    const char *format, *gemm, *exchange;
+    const char *format, *gemm, *exchange, *image_size;
     int ops, forecast;
     /* perplexity, evaluate */
     int32_t stride, chunks, limit, shots;

@@ -31,6 +31,14 @@ void gw_images_free(gw_images *images);
  * shape that the model does not take. */
 gw_status gw_image_read(const gw_images *images, const char *where, const void *file, size_t bytes,
                         gw_patches **out);
+/* The same of pixels instead of a file. GW_E_ARGUMENT: a side below 1. */
+typedef struct gw_pixels {
+    int32_t width, height;
+    const unsigned char *rgb; /* [height, width, 3]                                         */
+    unsigned char digest[32]; /* the picture's name in what is kept of it, the caller's own */
+} gw_pixels;
+gw_status gw_image_from_pixels(const gw_images *images, const char *where, const gw_pixels *pixels,
+                               gw_patches **out);
 void gw_image_free(gw_patches *image);
 
 typedef struct gw_image_info {

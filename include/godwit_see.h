@@ -28,6 +28,18 @@ int gw_model_eyes(const gw_model *model, gw_eyes *out);
  * this tower; GW_E_LIMIT: too many; GW_E_CANCELLED. */
 gw_status gw_model_see(gw_model *model, const gw_patches *patches, gw_sight **out);
 void gw_sight_free(gw_sight *sight);
+
+/* What one run of the tower over the patches takes, whatever sights are kept. */
+typedef struct gw_eyes_time {
+    double seconds, gops; /* gops: 1e9 operations of its linear layers */
+    int is_float;         /* most of those are; 0: of integers         */
+    /* Of the tower, as in gw_model_info: on cards without room for it, it is on the CPU. */
+    const char *device, *format;
+} gw_eyes_time;
+gw_status gw_model_time_eyes(gw_model *model, const gw_patches *patches, gw_eyes_time *out);
+/* gw_model_measure_roof of the device that the tower is on. */
+gw_status gw_model_measure_eyes_roof(const gw_model *model, gw_roof *out);
+
 int32_t gw_sight_rows(const gw_sight *sight); /* of all tiles, in their order */
 /* Row i as the decoder reads it, [width]. */
 const float *gw_sight_row(const gw_sight *sight, int32_t i);

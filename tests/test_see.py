@@ -47,6 +47,23 @@ def test_what_is_wrong(folder, tmp_path):
     assert done.returncode == 2 and "--prompt-cache" in done.stderr
 
 
+def test_bench(folder):
+    """Pictures of 64 x 48 pixels are 12 x 16 patches of 4, and four of those a row; the operations are those of its
+    linear layers."""
+    say = ("bench", "-m", folder, "--device", "cpu", "-t", "1", "--image", "64x48,2", "-r", "2")
+    found, = json.loads(run(*say, "-o", "json").stdout)
+    size = found["patches"]
+    assert found["pictures"] == 2 and found["tiles"] == 1 and size == 4 * found["rows"] > 4
+    products = 96 * 16 + 3 * (4 + 2) * 16 * 16 + 3 * (64 * 64 + 64 * 32) // 4  # of a patch
+    for step in ("prepare", "tower"):
+        assert found[f"{step}_patches_s"] == pytest.approx(size / (1e-9 * found[f"{step}_ns"]), rel=1e-3)
+    assert found["gops"] * found["tower_ns"] == pytest.approx(2 * size * products, rel=0.02)
+    lines = run(*say).stdout.splitlines()
+    assert "vision tower of 3 layers of 16" in lines[0] and [line.split()[1] for line in lines[-2:]] == ["pictures", "tower"]
+    done = run("bench", "-m", DATA / "tales-2m-q4_0.gguf", "--image", "64x48", check=False)
+    assert done.returncode == 1 and "mmproj" in done.stderr
+
+
 def talk(folder, lines, *more, check=True):
     return run("chat", "-m", folder, "-n", "12", "--temp", "0", "--no-stats", "--ignore-eos", "-c", "512", *more,
                check=check, input="".join(f"{line}\n" for line in lines))

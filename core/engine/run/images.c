@@ -109,20 +109,44 @@ void gw_images_free(gw_images *images) { free(images); }
 
 /* ---- pictures -------------------------------------------------------------------------------- */
 
-gw_status gw_image_read(const gw_images *images, const char *where, const void *file, size_t bytes,
-                        gw_patches **out) {
-    gw_picture picture = {0};
-    GW_TRY(gw_picture_decode(where, file, bytes, 0, &picture));
+static gw_status cut(const gw_images *images, const char *where, const gw_picture *picture,
+                     gw_patches **out) {
     gw_patches *made = calloc(1, sizeof *made);
-    gw_status status = made != NULL ? gw_patches_make(where, &images->p, &picture, made)
+    gw_status status = made != NULL ? gw_patches_make(where, &images->p, picture, made)
                                     : gw_fail(GW_E_NOMEM, where, "no memory for a picture");
-    gw_picture_free(&picture);
     if (status != GW_OK) {
         free(made);
         return status;
     }
     *out = made;
     return GW_OK;
+}
+
+gw_status gw_image_read(const gw_images *images, const char *where, const void *file, size_t bytes,
+                        gw_patches **out) {
+    gw_picture picture = {0};
+    GW_TRY(gw_picture_decode(where, file, bytes, 0, &picture));
+    gw_status status = cut(images, where, &picture, out);
+    gw_picture_free(&picture);
+    return status;
+}
+
+gw_status gw_image_from_pixels(const gw_images *images, const char *where, const gw_pixels *pixels,
+                               gw_patches **out) {
+    gw_picture picture = {.width = pixels->width,
+                          .height = pixels->height,
+                          .rgb = (uint8_t *)(uintptr_t)pixels->rgb}; /* only read */
+    if (pixels->width < 1 || pixels->height < 1) {
+        return gw_fail(GW_E_ARGUMENT, where, "a picture of %d x %d pixels", (int)pixels->width,
+                       (int)pixels->height);
+    }
+    if (pixels->width > GW_PICTURE_SIDE || pixels->height > GW_PICTURE_SIDE ||
+        (int64_t)pixels->width * pixels->height > GW_PICTURE_PIXELS) {
+        return gw_fail(GW_E_LIMIT, where, "%d x %d pixels are too many", (int)pixels->width,
+                       (int)pixels->height);
+    }
+    memcpy(picture.digest, pixels->digest, sizeof picture.digest);
+    return cut(images, where, &picture, out);
 }
 
 void gw_image_free(gw_patches *image) {

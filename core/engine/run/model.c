@@ -310,6 +310,20 @@ gw_status gw_model_see(gw_model *model, const gw_patches *patches, gw_sight **ou
     return gw_tower_see(model->tower, patches, NULL, out);
 }
 
+gw_status gw_model_time_eyes(gw_model *model, const gw_patches *patches, gw_eyes_time *out) {
+    if (model->tower == NULL) {
+        return gw_fail(GW_E_UNSUPPORTED, model->name, "was opened without eyes");
+    }
+    return gw_tower_time(model->tower, patches, out);
+}
+
+gw_status gw_model_measure_eyes_roof(const gw_model *model, gw_roof *out) {
+    if (model->tower == NULL) {
+        return gw_fail(GW_E_UNSUPPORTED, model->name, "was opened without eyes");
+    }
+    return gw_tower_roof(model->tower, out);
+}
+
 gw_status gw_see_places(const gw_model *model, const int32_t *tokens, size_t n,
                         gw_sight *const *sights, size_t n_sights, gw_seen_rows **out,
                         size_t *n_out) {

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/text.h"
+#include "core/engine/run/describe.h"
 #include "core/engine/run/tower_state.h"
 #include "core/model/mmproj.h"
 
@@ -108,6 +110,8 @@ static gw_status load(gw_tower *t, const gw_model_options *o, const gw_backend *
     if (t->where == NULL) {
         return gw_fail(GW_E_NOMEM, "image", "no memory for %d layers", m->hp.n_layers);
     }
+    gw_describe_format(gw_weights_format(m->weights), m->format, sizeof m->format);
+    gw_place_text(&m->place, m->device_text, sizeof m->device_text);
     return gw_place_session(&m->place, m->weights, &m->hp, GW_FMT_F32, t->where);
 }
 
@@ -332,4 +336,29 @@ gw_status gw_tower_see(gw_tower *t, const gw_patches *p, const volatile int *can
     atomic_fetch_add(&s->holders, 1);
     *out = s;
     return GW_OK;
+}
+
+gw_status gw_tower_time(gw_tower *t, const gw_patches *p, gw_eyes_time *out) {
+    gw_sight *s = NULL;
+    gw_tower_ops ops = {.floats = 0.0};
+    GW_TRY(check_patches(t, p));
+    GW_TRY(new_sight(t, p, &s));
+    *out = (gw_eyes_time){.device = t->model->device_text, .format = t->model->format};
+    double start = gw_seconds_now();
+    gw_status status = GW_OK;
+    for (int32_t i = 0; i < p->n_tiles && status == GW_OK; i++) {
+        status = gw_tower_run(t, p, i, s->rows + (size_t)s->tile[i].first * (size_t)s->width);
+    }
+    out->seconds = gw_seconds_now() - start;
+    for (int32_t i = 0; i < p->n_tiles && status == GW_OK; i++) {
+        status = gw_tower_count(t, p, i, &ops);
+    }
+    out->gops = 1e-9 * (ops.floats + ops.integers);
+    out->is_float = ops.floats > ops.integers;
+    gw_sight_free(s);
+    return status;
+}
+
+gw_status gw_tower_roof(const gw_tower *t, gw_roof *out) {
+    return gw_model_measure_roof(t->model, out);
 }

@@ -45,6 +45,9 @@ int gw_tower_deep(const gw_tower *tower);
 void gw_tower_describe(const gw_tower *tower, gw_eyes *out);
 gw_status gw_tower_see(gw_tower *tower, const gw_patches *patches, const volatile int *cancel,
                        gw_sight **out);
+/* One run over patches, of which nothing is kept. */
+gw_status gw_tower_time(gw_tower *tower, const gw_patches *patches, gw_eyes_time *out);
+gw_status gw_tower_roof(const gw_tower *tower, gw_roof *out); /* of its device */
 /* Where row i of a sight stands in its picture: the tile, and in it row and column. */
 void gw_sight_at(const gw_sight *sight, int32_t i, int32_t *tile, int32_t *row, int32_t *column);
 

@@ -425,3 +425,23 @@ done:
     gw_grid_free(&o);
     return status;
 }
+
+gw_status gw_tower_count(gw_tower *t, const gw_patches *patches, int32_t number,
+                         gw_tower_ops *ops) {
+    const int32_t n = patches->tile[number].rows * patches->tile[number].columns;
+    gw_tower_pass *p = NULL;
+    GW_TRY(pass_for(t, n, &p));
+    for (int i = 0; i < p->n_legs; i++) {
+        const gw_tower_leg *leg = &p->leg[i];
+        const int32_t rows = leg->part > 0 ? n / (t->merge * t->merge) : n;
+        for (size_t k = 0; k < gw_plan_size(leg->plan); k++) {
+            const gw_node *node = gw_plan_node(leg->plan, k);
+            double bytes = 0.0, its = 0.0;
+            if (node->op == GW_OP_LINEAR || node->op == GW_OP_GLU) {
+                gw_op_describe(node->op)->cost(node, rows, n, &bytes, &its);
+                *(node->in[0]->fmt == GW_FMT_F32 ? &ops->floats : &ops->integers) += its;
+            }
+        }
+    }
+    return GW_OK;
+}

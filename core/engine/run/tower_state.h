@@ -54,6 +54,11 @@ double gw_tower_number(const gw_tower *t, const char *name, int layer, double ab
 
 /* tower_pass.c. The rows of a tile, [groups, d_out * (1 + n_deep)] to out. */
 gw_status gw_tower_run(gw_tower *t, const gw_patches *patches, int32_t tile, float *out);
+/* Operations of that run's linear layers, added up: of floats, of integers. */
+typedef struct gw_tower_ops {
+    double floats, integers;
+} gw_tower_ops;
+gw_status gw_tower_count(gw_tower *t, const gw_patches *patches, int32_t tile, gw_tower_ops *ops);
 void gw_tower_pass_free(gw_tower *t, gw_tower_pass *p);
 
 #endif
