@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "apps/common.h"
@@ -123,4 +124,14 @@ int model_names_resolve(app_options *o, const app_command *command) {
         code = resolve(o, &o->models.at[i], may_pull);
     }
     return code == APP_OK ? resolve(o, &o->base, may_pull) : code;
+}
+
+int model_name_is_image_part(const char *path) {
+    const char *slash = strrchr(path, '/');
+    for (const char *at = slash != NULL ? slash + 1 : path; *at != '\0'; at++) {
+        if (strncasecmp(at, "mmproj", 6) == 0) {
+            return 1;
+        }
+    }
+    return 0;
 }

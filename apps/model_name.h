@@ -11,4 +11,7 @@
  * that just are not there are the library's to report. Exit code. */
 int model_names_resolve(app_options *o, const app_command *command);
 
+/* Is a .gguf file, by its name, the part of a model that reads pictures (mmproj)? */
+int model_name_is_image_part(const char *path);
+
 #endif

@@ -6,12 +6,14 @@ typedef struct NAME(attention_work) {
     const gw_cpu_attention *job;
     const gw_cpu_attention_part *part;
     size_t queries, e, ev, span; /* span: floats from query to query in scores        */
+    size_t room;                 /* ev in whole vectors: columns of page, o, sum and wide        */
     int first, last;             /* pages that any row of the part touches                */
     float *scores;               /* [queries, span]                                       */
     float *top;                  /* [queries, pages] page maxima, then page weights       */
     float *page_sum;             /* [queries, pages] sums of exponentials                 */
     float *group;                /* [queries, groups] weights of groups of pages          */
-    float *q, *o, *sum;    /* [queries, e]: queries; [queries, ev] sums of a page, of a group */
+    float *q, *o, *sum;    /* [queries, e]: queries; [queries, room] sums of a page, of a group */
+    float *wide;           /* [queries, room]: results, where rows of ev values are no whole vectors */
     float *page;           /* a page as f32                                         */
     float *turned;         /* [GW_PAGE + ev, GW_ATTEND_TURNED]: of values that are part of keys */
     int *pos, *low, *high; /* [queries] position, first and last that it sees    */
@@ -28,6 +30,7 @@ static void NAME(open_work)(NAME(attention_work) * w, const gw_cpu_attention *jo
     w->part = part;
     w->e = (size_t)job->e;
     w->ev = (size_t)job->ev;
+    w->room = GW_ATTEND_ROOM(w->ev);
     w->queries = (size_t)part->rows * (size_t)part->heads;
     w->first = gw_cpu_first_seen(job->pos[part->row], job->window, job->chunk) / GW_PAGE;
     w->last = gw_cpu_last_seen(job, part->row) / GW_PAGE;
@@ -41,11 +44,12 @@ static void NAME(open_work)(NAME(attention_work) * w, const gw_cpu_attention *jo
     size_t pages = (size_t)(w->last - w->first + 1);
     w->span = pages * GW_PAGE;
     w->page = scratch;
-    w->q = w->page + GW_PAGE * (w->e > w->ev ? w->e : w->ev);
+    w->q = w->page + GW_PAGE * (w->e > w->room ? w->e : w->room);
     w->turned = w->q + w->queries * w->e;
     w->o = w->turned + (job->v == NULL ? (GW_PAGE + w->ev) * GW_ATTEND_TURNED : 0);
-    w->sum = w->o + w->queries * w->ev;
-    w->scores = w->sum + w->queries * w->ev;
+    w->sum = w->o + w->queries * w->room;
+    w->wide = w->sum + w->queries * w->room;
+    w->scores = w->wide + (w->room > w->ev ? w->queries * w->room : 0);
     w->top = w->scores + w->queries * w->span;
     w->page_sum = w->top + w->queries * pages;
     w->group = w->page_sum + w->queries * pages;
@@ -124,6 +128,29 @@ static const char *NAME(page_at)(const NAME(attention_work) * w, const void *cac
                                      gw_cpu_page_bytes(job->kv, cache == job->k ? w->e : w->ev);
 }
 
+/* Rows [from, end) of V [GW_PAGE, ev], f32 or f16, whose rows are no whole vectors; columns up to
+ * `room` are 0. */
+VT static const float *NAME(load_narrow)(const NAME(attention_work) * w, const char *at,
+                                         size_t from, size_t end) {
+    for (size_t row = from; row < end; row++) {
+        const gw_u16 *halves = (const gw_u16 *)(const void *)at + row * w->ev;
+        float *y = w->page + row * w->room;
+        size_t c = 0;
+        if (w->job->kv == GW_FMT_F32) {
+            memcpy(y, at + row * w->ev * sizeof *y, w->ev * sizeof *y);
+            c = w->ev;
+        }
+        for (; c + VW <= w->ev; c += VW) {
+            v_store(y + c, v_from_f16(halves + c));
+        }
+        for (; c < w->ev; c++) {
+            y[c] = gw_f16_to_f32(halves[c]);
+        }
+        memset(y + c, 0, (w->room - c) * sizeof *y);
+    }
+    return w->page;
+}
+
 /* Positions [from, end) of page p as floats: columns of K [e, GW_PAGE], rows of V [GW_PAGE, e]. The
  * same cells of the page that is read next, `p` + 1 or the first one of V, are asked for
  * meanwhile: a page is too short for the machine to see a stream in it. An f32 cache needs no
@@ -135,6 +162,9 @@ VT static const float *NAME(load_page)(const NAME(attention_work) * w, const voi
     const char *at = NAME(page_at)(w, cache, p);
     const void *after = w->job->v != NULL ? w->job->v : w->job->k;
     const char *next = NAME(page_at)(w, p < w->last ? cache : after, on);
+    if (!keys && w->room > w->ev) {
+        return NAME(load_narrow)(w, at, from, end);
+    }
     if (w->job->kv == GW_FMT_F32) {
         return (const float *)(const void *)at;
     }
@@ -336,21 +366,24 @@ VT static void NAME(score)(const NAME(attention_work) * w, float *total) {
     }
 }
 
-/* Where the result of query i goes. */
-static float *NAME(result)(const NAME(attention_work) * w, size_t i) {
+/* Where the result of query i goes, and where it is summed up. */
+static float *NAME(place)(const NAME(attention_work) * w, size_t i) {
     size_t heads = (size_t)w->part->heads;
     return w->part->out + i / heads * w->part->out_stride + i % heads * w->ev;
+}
+static float *NAME(result)(const NAME(attention_work) * w, size_t i) {
+    return w->room > w->ev ? w->wide + i * w->room : NAME(place)(w, i);
 }
 
 /* The sums of page p join those of its group, and those of a group that is complete the result. */
 VT static void NAME(join_page)(const NAME(attention_work) * w, size_t i, int p, float by) {
-    const float *o = w->o + i * w->ev;
-    float *sum = w->sum + i * w->ev;
+    const float *o = w->o + i * w->room;
+    float *sum = w->sum + i * w->room;
     int first, last;
     NAME(pages_seen)(w, i, &first, &last);
     int g = (p - first) / GW_PAGE_GROUP, place = (p - first) % GW_PAGE_GROUP;
     vf weight = v_set(by);
-    for (size_t c = 0; c < w->ev; c += VW) {
+    for (size_t c = 0; c < w->room; c += VW) {
         vf before = place == 0 ? v_zero() : v_load(sum + c);
         v_store(sum + c, v_fma(v_load(o + c), weight, before));
     }
@@ -359,7 +392,7 @@ VT static void NAME(join_page)(const NAME(attention_work) * w, size_t i, int p, 
     }
     float *out = NAME(result)(w, i);
     weight = v_set(w->group[i * NAME(groups)(w) + (size_t)g]);
-    for (size_t c = 0; c < w->ev; c += VW) {
+    for (size_t c = 0; c < w->room; c += VW) {
         vf before = g == 0 ? v_set(-0.0f) : v_load(out + c);
         v_store(out + c, v_fma(v_load(sum + c), weight, before));
     }
@@ -385,7 +418,7 @@ VT static void NAME(multiply_within)(const NAME(attention_work) * w, const float
         (w->ev, seen, k + (size_t)w->job->v_first * GW_PAGE + from, GW_PAGE, weights, WIDE, WIDE,
          sums, WIDE);
         for (size_t q = 0; q < here; q++) {
-            float *o = w->o + (i + q0 + q) * w->ev;
+            float *o = w->o + (i + q0 + q) * w->room;
             for (size_t c = 0; c < w->ev; c++) {
                 o[c] = sums[c * WIDE + q];
             }
@@ -395,7 +428,7 @@ VT static void NAME(multiply_within)(const NAME(attention_work) * w, const float
 
 /* One page of values: queries that see the same range of it go through one product. */
 VT static void NAME(add_page)(const NAME(attention_work) * w, int p) {
-    size_t pages = (size_t)(w->last - w->first + 1), e = w->ev;
+    size_t pages = (size_t)(w->last - w->first + 1), e = w->room;
     size_t lo, hi;
     NAME(span_of_page)(w, p, &lo, &hi);
     const int within = w->job->v == NULL;
@@ -439,8 +472,11 @@ VT static void NAME(attend_floats)(const gw_cpu_attention *job, const gw_cpu_att
     }
     for (size_t i = 0; i < w.queries; i++) {
         float *out = NAME(result)(&w, i);
-        for (size_t c = 0; c < w.ev; c += VW) {
+        for (size_t c = 0; c < w.room; c += VW) {
             v_store(out + c, v_div(v_load(out + c), v_set(kept[i])));
+        }
+        if (w.room > w.ev) {
+            memcpy(NAME(place)(&w, i), out, w.ev * sizeof *out);
         }
     }
 }

@@ -93,7 +93,7 @@ typedef struct gw_cpu_ops {
      * same; y[n]: what it answers. v, from, to and y begin at the first column. */
     void (*scan_delta)(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n);
     void (*scan_ssm)(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n);
-    int attend_multiple; /* head widths that attend takes are multiples of this */
+    int attend_multiple; /* head widths in digits, and of listed rows, are multiples of this */
 } gw_cpu_ops;
 
 /* NULL when the level is not part of this build. */
@@ -107,6 +107,8 @@ static inline size_t gw_cpu_page_bytes(gw_fmt kv, size_t e) {
 
 /* Queries that a page of such values is multiplied by at once. */
 enum { GW_ATTEND_TURNED = 16 };
+/* The columns that hold ev values in whole vectors, of any level. */
+#define GW_ATTEND_ROOM(ev) (((ev) + 15) / 16 * 16)
 /* queries: rows * heads of a part; pages: the most that one part touches; e: the larger width. */
 size_t gw_cpu_attention_scratch(size_t queries, size_t pages, size_t e);
 /* The same of parts in digits, whatever their pages. */

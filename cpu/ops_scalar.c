@@ -377,9 +377,9 @@ static void attend(const gw_cpu_attention *job, const gw_cpu_attention_part *par
 }
 
 size_t gw_cpu_attention_scratch(size_t queries, size_t pages, size_t e) {
-    size_t groups = pages / GW_PAGE_GROUP + 1;
-    size_t floats = queries * (pages * (GW_PAGE + 2) + groups + 3) + 3 * queries * e + GW_PAGE * e +
-                    64 + (GW_PAGE + e) * GW_ATTEND_TURNED;
+    size_t groups = pages / GW_PAGE_GROUP + 1, room = GW_ATTEND_ROOM(e);
+    size_t floats = queries * (pages * (GW_PAGE + 2) + groups + 3) + 4 * queries * room +
+                    GW_PAGE * room + 64 + (GW_PAGE + e) * GW_ATTEND_TURNED;
     return floats * sizeof(float);
 }
 

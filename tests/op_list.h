@@ -205,6 +205,8 @@ static const op_case op_cases[] = {
      .kv = GW_FMT_F16, .window = 64, .pos = 191, .slots = 1},
     {.op = GW_OP_ATTENTION, .why = "odd head width", .n = 4, .heads = 3, .kv_heads = 1, .e = 20,
      .kv = GW_FMT_F16, .pos = 70, .slots = 1},
+    {.op = GW_OP_ATTENTION, .why = "72 wide, as towers have it, to act8", .n = 70, .heads = 4,
+     .kv_heads = 4, .e = 72, .kv = GW_FMT_F32, .pos = 30, .slots = 1, .out = GW_FMT_ACT8, OC_PRE},
     {.op = GW_OP_ATTENTION, .why = "to act8", .n = 3, .heads = 4, .kv_heads = 2, .e = 64,
      .kv = GW_FMT_F16, .pos = 90, .slots = 1, .out = GW_FMT_ACT8},
     {.op = GW_OP_ATTENTION, .why = "to act8, blocks over heads", .n = 17, .heads = 6,

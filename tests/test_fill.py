@@ -80,6 +80,20 @@ def test_every_api_asks_by_the_same_prompt(server, qwen):
     assert run(*options).stdout == PREFIX + right["content"] + SUFFIX + "\n"
 
 
+def test_marks_that_end_a_text_are_none_of_it(server):
+    for mark in ("pad", "repo", "file"):
+        answer = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "max_tokens": 8,
+                                                      "logit_bias": {str(MARKS[mark]): 100}})
+        assert answer["choices"][0]["finish_reason"] == "stop" and not answer["choices"][0]["message"]["content"]
+
+
+def test_a_folder_with_an_image_part_has_one_model(qwen, tmp_path):
+    for name in ("qwen.gguf", "mmproj-qwen.gguf"):
+        (tmp_path / name).symlink_to(qwen)
+    with serving("-m", tmp_path, "-c", 64, model=None) as s:
+        assert [m["id"] for m in s.get("/v1/models")[1]["data"]] == ["qwen"]
+
+
 def test_no_suffix_is_a_plain_prompt(server):
     plain = server.post("/v1/completions", {"prompt": PREFIX, "max_tokens": 8, "temperature": 0})
     for suffix in ("", None):

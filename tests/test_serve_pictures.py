@@ -196,6 +196,14 @@ def test_what_is_wrong(server):
     assert typed["usage"]["completion_tokens"] == 12
 
 
+def test_pictures_of_ollama_are_a_list(server):
+    for images in ("BASE64", {}, 3):
+        bodies = (("/api/generate", {"prompt": "w1", "images": images}),
+                  ("/api/chat", {"messages": [{"role": "user", "content": "w1", "images": images}]}))
+        for path, body in bodies:
+            assert "images: a list" in str(server.post(path, body, expect=400)["error"])
+
+
 def test_addresses(folder):
     """Only public ones, however they are spelled."""
     with serving("-c", 512, "--allow-image-urls", model=folder) as s:

@@ -10,6 +10,7 @@
 
 #include "apps/common.h"
 #include "apps/hub/net.h"
+#include "apps/model_name.h"
 
 enum { FILES = 20000 };
 
@@ -136,12 +137,10 @@ static int holds(const char *text, const char *part) {
     return 0;
 }
 
-static int is_image_part(const char *path) { return holds(base(path), "mmproj"); }
-
 /* A .gguf file that is a model by itself. */
 static int is_model(const char *path) {
     const char *name = base(path);
-    return ends(path, ".gguf") && !is_image_part(path) && !holds(name, "imatrix") &&
+    return ends(path, ".gguf") && !model_name_is_image_part(path) && !holds(name, "imatrix") &&
            !holds(name, "ggml-vocab") && strncasecmp(name, "mtp-", 4) != 0 && !holds(name, "lora");
 }
 
@@ -285,7 +284,7 @@ static int choose_gguf(hub_repo *r, const hub_name *name, const app_options *o, 
         hub_file *f = &r->files[i];
         f->wanted = same_model(f->path, r->files[best].path);
         int better = image == NULL || (is_half(f->path) && !is_half(image));
-        if (ends(f->path, ".gguf") && is_image_part(f->path) && better) {
+        if (ends(f->path, ".gguf") && model_name_is_image_part(f->path) && better) {
             image = f->path;
         }
     }

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "apps/common.h"
+#include "apps/model_name.h"
 
 typedef struct list {
     found_model *at;
@@ -128,7 +129,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Every .gguf file, and every folder with a config.json. */
+/* Every .gguf file that is a model, and every folder with a config.json. */
 static int add_folder(list *l, const char *path) {
     DIR *folder = opendir(path);
     char **paths = NULL;
@@ -144,7 +145,8 @@ static int add_folder(list *l, const char *path) {
             continue;
         }
         int wanted = is_folder(file) ? has_file(file, "config.json")
-                                     : ends_with(file, ".gguf") && !is_later_part(d->d_name);
+                                     : ends_with(file, ".gguf") && !is_later_part(d->d_name) &&
+                                           !model_name_is_image_part(file);
         grown = wanted ? realloc(paths, (n + 1) * sizeof *paths) : NULL;
         if (grown != NULL) {
             paths = grown;

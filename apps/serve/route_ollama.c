@@ -255,6 +255,15 @@ static int read_think(ask *a, const json_t *body, fault *f) {
     return 0;
 }
 
+/* "images" is a list, null, or not there. */
+static int check_images(const json_t *object, const char *before, fault *f) {
+    const json_t *images = json_object_get(object, "images");
+    return images == NULL || json_is_null(images) || json_is_array(images)
+               ? 0
+               : fault_set(f, 400, "images", "%simages: a list of pictures in base64 is needed",
+                           before);
+}
+
 /* The content of an object with "images": these, then its text, as parts; NULL: it has none.
  * before: what stands before "images" in messages about them. */
 static json_t *content_of(const json_t *object, const json_t *text, const char *before) {
@@ -274,13 +283,17 @@ static json_t *content_of(const json_t *object, const json_t *text, const char *
     return parts;
 }
 
-static json_t *with_images(const json_t *list) {
+static json_t *with_images(const json_t *list, fault *f) {
     json_t *out = json_array();
     const json_t *message;
     size_t i;
     json_array_foreach(list, i, message) {
         char before[40];
         snprintf(before, sizeof before, "messages[%zu].", i);
+        if (check_images(message, before, f) != 0) {
+            json_decref(out);
+            return NULL;
+        }
         json_t *own = json_copy((json_t *)(uintptr_t)message);
         json_t *content = content_of(message, json_object_get(message, "content"), before);
         if (content != NULL) {
@@ -300,7 +313,10 @@ static int read_chat(job *j, const json_t *body, fault *f) {
     if (read_common(j, body, f) != 0 || tools_read(&j->ask, body, f) != 0) {
         return -1;
     }
-    json_t *all = json_is_array(list) ? with_images(list) : NULL;
+    json_t *all = json_is_array(list) ? with_images(list, f) : NULL;
+    if (f->status != 0) {
+        return -1;
+    }
     json_t *messages = chat_text_messages(&j->ask, all, f);
     json_decref(all);
     return messages != NULL && chat_text_read(&j->ask, body, messages, f) == 0
@@ -316,6 +332,9 @@ static int read_generate(job *j, const json_t *body, fault *f) {
     json_t *prompt = json_object_get(body, "prompt"), *system = json_object_get(body, "system");
     int none = prompt == NULL || json_is_null(prompt) ||
                (json_is_string(prompt) && json_string_length(prompt) == 0);
+    if (check_images(body, "", f) != 0) {
+        return -1;
+    }
     if (none && json_array_size(json_object_get(body, "images")) == 0) {
         return nothing_to_say(j, body, 0, f);
     }

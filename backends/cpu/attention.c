@@ -333,8 +333,10 @@ int gw_cpu_accepts_attention(const gw_kernel *kernel, const gw_node *node,
     int ev = a->v_dim > 0 ? a->v_dim : a->head_dim;
     (void)device;
     return node->in[0]->fmt == GW_FMT_F32 && is_cache(node->in[1]) && is_values(node) &&
-           node->in[3]->fmt == GW_FMT_I32 && a->head_dim % ops->attend_multiple == 0 &&
-           ev % ops->attend_multiple == 0 && a->heads % a->kv_heads == 0 &&
+           node->in[3]->fmt == GW_FMT_I32 &&
+           (!a->digits || (a->head_dim % ops->attend_multiple == 0 &&
+                           ev % ops->attend_multiple == 0)) &&
+           a->heads % a->kv_heads == 0 &&
            (node->out->fmt == GW_FMT_F32 ||
             (node->out->fmt == GW_FMT_ACT8 && a->heads * ev % GW_ACT_BLOCK == 0));
 }

@@ -197,8 +197,8 @@ gw_status gw_tower_check(gw_tower *t, const gw_model *decoder) {
     if (t->d_out != hp->d_model) {
         return gw_fail(
             GW_E_METADATA, t->model->name,
-            "gives the decoder rows of %d values, %s has %d: they do not belong together", t->d_out,
-            decoder->name, hp->d_model);
+            "gives the decoder rows of %d values, it has %d%s%s: they do not belong together",
+            t->d_out, hp->d_model, decoder->name[0] != '\0' ? ", " : "", decoder->name);
     }
     if (hp->n_streams > 1 || hp->n_source > 0 || t->n_deep > hp->n_layers) {
         return gw_fail(GW_E_UNSUPPORTED, decoder->name, "cannot read pictures yet");

@@ -215,11 +215,13 @@ const char *gw_answer_reasoning_form(const gw_answer *answer) { return answer->r
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The spelling of a token that is no text; *bytes 0: it is text. */
+/* The spelling of a token that is no text: a special one, or one that ends a text, of whatever
+ * kind; *bytes 0: it is text. */
 static const char *spelling(const gw_answer *a, int32_t id, size_t *bytes) {
     const gw_vocab *vocab = a->model->vocab;
     *bytes = 0;
-    if (id < 0 || (size_t)id >= vocab->n_tokens || !is_special(&vocab->tokens[id])) {
+    if (id < 0 || (size_t)id >= vocab->n_tokens ||
+        (!is_special(&vocab->tokens[id]) && !gw_token_is_end(a->model, id))) {
         return "";
     }
     *bytes = vocab->tokens[id].bytes;
