@@ -13,7 +13,7 @@ typedef struct NAME(attention_work) {
     float *page_sum;             /* [queries, pages] sums of exponentials                 */
     float *group;                /* [queries, groups] weights of groups of pages          */
     float *q, *o, *sum;    /* [queries, e]: queries; [queries, room] sums of a page, of a group */
-    float *wide;           /* [queries, room]: results, where rows of ev values are no whole vectors */
+    float *wide;           /* [queries, room]: results, where ev values are no whole vectors */
     float *page;           /* a page as f32                                         */
     float *turned;         /* [GW_PAGE + ev, GW_ATTEND_TURNED]: of values that are part of keys */
     int *pos, *low, *high; /* [queries] position, first and last that it sees    */
@@ -133,7 +133,7 @@ static const char *NAME(page_at)(const NAME(attention_work) * w, const void *cac
 VT static const float *NAME(load_narrow)(const NAME(attention_work) * w, const char *at,
                                          size_t from, size_t end) {
     for (size_t row = from; row < end; row++) {
-        const gw_u16 *halves = (const gw_u16 *)(const void *)at + row * w->ev;
+        const gw_u16 *f16 = (const gw_u16 *)(const void *)at + row * w->ev;
         float *y = w->page + row * w->room;
         size_t c = 0;
         if (w->job->kv == GW_FMT_F32) {
@@ -141,10 +141,10 @@ VT static const float *NAME(load_narrow)(const NAME(attention_work) * w, const c
             c = w->ev;
         }
         for (; c + VW <= w->ev; c += VW) {
-            v_store(y + c, v_from_f16(halves + c));
+            v_store(y + c, v_from_f16(f16 + c));
         }
         for (; c < w->ev; c++) {
-            y[c] = gw_f16_to_f32(halves[c]);
+            y[c] = gw_f16_to_f32(f16[c]);
         }
         memset(y + c, 0, (w->room - c) * sizeof *y);
     }
