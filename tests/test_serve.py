@@ -226,7 +226,13 @@ def test_echo_scores_a_text_as_the_command_does(server):
     only = server.post("/v1/completions", {"prompt": ids, "max_tokens": 0, "echo": True, "logprobs": 0})
     assert only["choices"][0]["logprobs"]["token_logprobs"] == long["token_logprobs"][:len(ids)]
     assert only["usage"]["completion_tokens"] == 0
-
+    for made in (0, 1):  # a prompt of one token: its own entry is all there is of it
+        one = {"prompt": [ids[1]], "max_tokens": made, "echo": True, "logprobs": 1, "temperature": 0, "n": 2}
+        for choice in server.post("/v1/completions", one)["choices"]:
+            scores = choice["logprobs"]
+            assert scores["token_logprobs"][:1] == scores["top_logprobs"][:1] == [None]
+            assert "".join(scores["tokens"]).lstrip() == choice["text"].lstrip() and len(scores["tokens"]) == 1 + made
+            assert scores["text_offset"] == [0, len(choice["text"]) - len(scores["tokens"][-1])][:1 + made]
 
 def test_scores_are_those_of_the_scorer(server, tmp_path):
     """As programs that compare endings ask: ids, echo, one token more. tests/test_serve_clients.py has lm-eval itself."""

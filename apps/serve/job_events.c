@@ -243,16 +243,22 @@ static void add_prob(choice *c, int32_t token, float logprob, const gw_logprob *
     }
 }
 
-/* Of a prompt: its first token has none. */
+/* The first token of a prompt has no probability, and of a prompt of one token no row comes. */
+static void add_first_prob(choice *c) {
+    const ask *a = &c->j->ask;
+    const ask_prompt *p = &a->prompts[c->prompt];
+    if (a->logprobs && a->echo && c->n_probs == 0 && p->n > 0) {
+        add_prob(c, p->ids[0], NAN, NULL, 0);
+    }
+}
+
 static void add_prompt_prob(job *j, const event_copy *copy) {
     const gw_event *e = &copy->e;
     size_t n = (size_t)j->ask.n;
     const ask_prompt *p = &j->ask.prompts[copy->prompt];
     for (size_t i = copy->prompt * n; i < (copy->prompt + 1) * n; i++) {
         choice *c = &j->choices[i];
-        if (c->n_probs == 0) {
-            add_prob(c, p->ids[0], NAN, NULL, 0);
-        }
+        add_first_prob(c);
         add_prob(c, e->token >= 0 ? e->token : p->ids[e->index], e->logprob, e->top, e->n_top);
     }
 }
@@ -386,6 +392,7 @@ static void take_event(job *j, const event_copy *copy) {
         break;
     case GW_EVENT_TOKEN:
         if (!c->ended) {
+            add_first_prob(c);
             take_token(c, copy, &hit);
             if (hit) {
                 finish_choice(c, GW_FINISH_STOP);
@@ -396,6 +403,7 @@ static void take_event(job *j, const event_copy *copy) {
         if (!c->finished && (e->finish == GW_FINISH_ERROR || e->finish == GW_FINISH_CANCELLED)) {
             take_error(j, e);
         } else {
+            add_first_prob(c);
             end_choice(c, copy);
         }
         break;
