@@ -315,12 +315,34 @@ def test_integers_beyond_64_bits(tools_server):
         assert least <= int(re.search(r'"n":\s*(\d+)\s', text)[1]) < 2**63
     for value, where in (({"const": 2**64}, ".const"), ({"enum": [1, -2**63 - 1]}, ".enum[1]"),
                          ({"type": "integer", "multipleOf": 10**20}, ".multipleOf"),
-                         ({"type": "integer", "minimum": 2**64}, ".minimum")):
+                         ({"type": "integer", "minimum": 2**64}, ".minimum"), ({"const": [2**64]}, ".const[0]"),
+                         ({"const": {"x": [1, 2**63]}}, ".const.x[1]"), ({"const": {"maximum": 2**64}}, ".const.maximum"),
+                         ({"enum": [{"minimum": -2**64}]}, ".enum[0].minimum"),
+                         ({"type": "integer", "not": {"maximum": 2**64}}, ".not.maximum")):
         schema = {"type": "object", "properties": {"n": value}}
-        for body in ({"tools": [function("count", schema)]}, {"json_schema": schema}):
+        form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+        for body in ({"tools": [function("count", schema)]}, {"json_schema": schema}, {"response_format": form}):
             error = tools_server.post("/v1/chat/completions", {"messages": SAY, **body}, expect=400)["error"]
             assert error["param"].endswith("properties.n" + where) and "64 bits" in error["message"]
     for name in ("seed", "max_tokens", "n", "top_k"):
         error = tools_server.post("/v1/chat/completions", {"messages": SAY, name: 2**64}, expect=400)["error"]
         assert error["param"] == name
     assert tools_server.post("/v1/chat/completions", {"messages": SAY, "max_tokens": 1, "metadata": {"id": 10**30}})
+
+
+def test_what_is_near_an_integer_beyond_64_bits(tools_server):
+    """Names of members are no keywords, default values are left alone, a real number is no integer, places are whole."""
+    names = {"const": {"type": "integer", "minimum": 2**63 - 2, "maximum": 2**64, "default": {"minimum": 2**64}},
+             "maximum": {"const": 1e30, "title": 2**64}}
+    schema = {"type": "object", "properties": names, "required": list(names), "additionalProperties": False}
+    answer = tools_server.post("/v1/chat/completions", {"messages": SAY, "max_tokens": 90, "seed": 3, "json_schema": schema})
+    made = json.loads(answer["choices"][0]["message"]["content"])
+    assert 2**63 - 2 <= made["const"] < 2**63 and made["maximum"] == 1e30
+    real = {"type": "number", "minimum": 1e300, "description": 2**64}
+    tools_server.post("/v1/chat/completions", {"messages": SAY, "max_tokens": 1, "json_schema": real})
+    for name in ("b" * 40, "b" * 90):
+        schema = {"type": "object", "properties": {"a": {"type": "object", "properties": {name: {"const": 2**64}}}}}
+        body = {"messages": SAY, "tools": [function("count", schema)]}
+        error = tools_server.post("/v1/chat/completions", body, expect=400)["error"]
+        assert f"tools[0].function.parameters.properties.a.properties.{name}.const: " in error["message"]
+        assert len(error["param"]) <= 63 and error["param"].startswith("...") and error["param"].endswith("b.const")

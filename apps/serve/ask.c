@@ -50,19 +50,30 @@ json_t *ask_parse_within(const char *text, size_t bytes) {
                                                : NULL;
 }
 
+enum { PARSE_FLAGS = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL };
+
+static json_t *parse_widened(const char *text, size_t bytes, const char *end, json_error_t *error) {
+    size_t n;
+    char *wide = gw_json_widen(text, bytes, end, &n);
+    json_t *root = wide != NULL ? json_loadb(wide, n, PARSE_FLAGS, error) : NULL;
+    free(wide);
+    return root;
+}
+
 /* Generators write the bounds of unsigned integers, and JavaScript rounds those of signed ones up:
  * what 64 bits do not hold is a real number, as everywhere in JavaScript. A field that needs an
  * integer refuses it, schemas have wide.h. */
 json_t *ask_parse(const char *text, size_t bytes, fault *f) {
-    enum { FLAGS = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL };
     json_error_t error;
-    json_t *root = json_loadb(text, bytes, FLAGS, &error);
+    json_t *root = json_loadb(text, bytes, PARSE_FLAGS, &error);
     if (root == NULL && json_error_code(&error) == json_error_numeric_overflow) {
-        size_t wide_bytes;
-        char *wide = gw_json_widen(text, bytes, &wide_bytes);
-        root = wide != NULL ? json_loadb(wide, wide_bytes, FLAGS, &error) : NULL;
-        free(wide);
-        if (root != NULL && wide_tame(root, f) != 0) {
+        root = parse_widened(text, bytes, ".0", &error);
+        json_t *marks = root != NULL ? parse_widened(text, bytes, "e-999", &error) : NULL;
+        int code = root == NULL    ? 0
+                   : marks == NULL ? fault_set(f, 503, NULL, "out of memory")
+                                   : wide_tame(root, marks, f);
+        json_decref(marks);
+        if (code != 0) {
             json_decref(root);
             return NULL;
         }

@@ -8,25 +8,46 @@
 #include "apps/common.h"
 
 typedef struct place {
-    char text[64]; /* what a fault has room for: the end of a longer one */
+    const struct place *up;
+    const char *key; /* NULL: an entry of a list */
+    size_t index;
 } place;
 
-static place below(const place *at, const char *key, size_t index) {
-    char whole[256];
-    place next;
-    if (key != NULL) {
-        snprintf(whole, sizeof whole, "%s%s%.100s", at->text, at->text[0] != '\0' ? "." : "", key);
-    } else {
-        snprintf(whole, sizeof whole, "%s[%zu]", at->text, index);
+typedef enum meaning { SCHEMA, NAMED /* schemas by names, which are no keywords */, EXACT } meaning;
+
+/* The whole place, or "..." and its end. */
+static void spell(const place *at, char *out, size_t room) {
+    enum { DOTS = 3 };
+    size_t begin = room - 1;
+    out[begin] = '\0';
+    for (; at != NULL; at = at->up) {
+        char index[32];
+        snprintf(index, sizeof index, "[%zu]", at->index);
+        const char *part = at->key != NULL ? at->key : index;
+        size_t n = strlen(part), dot = at->key != NULL && at->up != NULL, most = begin - DOTS;
+        if (n + dot > most) {
+            memcpy(out, "...", DOTS);
+            memcpy(out + DOTS, part + n - most, most);
+            return;
+        }
+        begin -= n;
+        memcpy(out + begin, part, n);
+        if (dot) {
+            out[--begin] = '.';
+        }
     }
-    size_t n = strlen(whole), most = sizeof next.text - 1, skip = n > most ? n - most : 0;
-    memcpy(next.text, whole + skip, n - skip + 1);
-    return next;
+    memmove(out, out + begin, room - begin);
 }
 
-static int is_wide(const json_t *x) {
-    double value = json_is_real(x) ? json_real_value(x) : 0;
-    return value >= 0x1p63 || value <= -0x1p63; /* what fits is no real number */
+static int refuse(const place *at, fault *f) {
+    char param[sizeof f->param], whole[sizeof f->text / 2];
+    spell(at, param, sizeof param);
+    spell(at, whole, sizeof whole);
+    return fault_set(f, 400, param, "%s: an integer here may have 64 bits at most", whole);
+}
+
+static int is_wide(const json_t *x, const json_t *mark) {
+    return json_is_real(x) && json_real_value(x) != json_real_value(mark);
 }
 
 static int is_one_of(const char *key, const char *const *names) {
@@ -38,63 +59,76 @@ static int is_one_of(const char *key, const char *const *names) {
     return 0;
 }
 
-static int refuse(const place *at, fault *f) {
-    return fault_set(f, 400, at->text, "%s: an integer here may have 64 bits at most", at->text);
-}
-
 /* A bound beyond 64 bits becomes the nearest that they hold, where that is within it. */
-static int tame_bound(json_t *object, const char *key, const place *at, fault *f) {
+static int tame_bound(json_t *object, const place *at, fault *f) {
     static const char *const most[] = {"maximum", "exclusiveMaximum", NULL};
     static const char *const least[] = {"minimum", "exclusiveMinimum", NULL};
-    const json_t *x = json_object_get(object, key);
+    const json_t *x = json_object_get(object, at->key);
     int above = json_real_value(x) > 0;
-    if (!is_one_of(key, above ? most : least)) {
+    if (!is_one_of(at->key, above ? most : least)) {
         return refuse(at, f);
     }
-    return json_object_set_new(object, key, json_integer(above ? INT64_MAX : INT64_MIN)) == 0
+    return json_object_set_new(object, at->key, json_integer(above ? INT64_MAX : INT64_MIN)) == 0
                ? 0
                : fault_set(f, 503, NULL, "out of memory");
 }
 
-static int walk(json_t *value, const place *at, fault *f) {
+static int walk(json_t *value, const json_t *marks, meaning m, const place *at, fault *f);
+
+static int take_member(json_t *object, const json_t *marks, const place *at, fault *f) {
     static const char *const bounds[] = {"maximum", "exclusiveMaximum", "minimum",
                                          "exclusiveMinimum", NULL};
-    static const char *const exact[] = {"const", "multipleOf", NULL};
+    static const char *const exact[] = {"const", "enum", "multipleOf", "not", "if", NULL};
+    static const char *const named[] = {"properties", "patternProperties", "definitions",
+                                        "$defs",      "dependentSchemas",  "dependencies",
+                                        NULL};
+    static const char *const shown[] = {"default", "examples", "example", NULL};
+    json_t *x = json_object_get(object, at->key);
+    const json_t *mark = json_object_get(marks, at->key);
+    if (is_wide(x, mark) && is_one_of(at->key, bounds)) {
+        return tame_bound(object, at, f);
+    }
+    if (is_one_of(at->key, shown)) {
+        return 0;
+    }
+    meaning m = is_one_of(at->key, exact) ? EXACT : is_one_of(at->key, named) ? NAMED : SCHEMA;
+    return walk(x, mark, m, at, f);
+}
+
+static int walk(json_t *value, const json_t *marks, meaning m, const place *at, fault *f) {
+    const meaning inner = m == EXACT ? EXACT : SCHEMA;
     const char *key;
     json_t *x;
     size_t i;
-    int code = 0;
+    if (m == EXACT && is_wide(value, marks)) {
+        return refuse(at, f);
+    }
     json_object_foreach(value, key, x) {
-        const place next = below(at, key, 0);
-        if (is_wide(x) && is_one_of(key, bounds)) {
-            code = tame_bound(value, key, &next, f);
-        } else if (is_wide(x) && is_one_of(key, exact)) {
-            code = refuse(&next, f);
-        } else {
-            code = walk(x, &next, f);
-        }
+        const place next = {at, key, 0};
+        int code = m == SCHEMA ? take_member(value, marks, &next, f)
+                               : walk(x, json_object_get(marks, key), inner, &next, f);
         if (code != 0) {
             return code;
         }
     }
     json_array_foreach(value, i, x) {
-        const place next = below(at, NULL, i);
-        size_t n = strlen(at->text);
-        int in_enum = n >= 5 && strcmp(at->text + n - 5, ".enum") == 0;
-        if ((is_wide(x) && in_enum) ? refuse(&next, f) != 0 : walk(x, &next, f) != 0) {
+        const place next = {at, NULL, i};
+        if (walk(x, json_array_get(marks, i), inner, &next, f) != 0) {
             return -1;
         }
     }
     return 0;
 }
 
-int wide_tame(json_t *request, fault *f) {
-    static const char *const schemas[] = {"tools",       "functions",          "format",
-                                          "json_schema", "response_format",    "text",
-                                          "guided_json", "structured_outputs", NULL};
+int wide_tame(json_t *request, const json_t *marks, fault *f) {
+    static const char *const schemas[] = {
+        "tools", "functions",   "format",        "json_schema",   "response_format",
+        "text",  "guided_json", "output_format", "output_config", "structured_outputs",
+        NULL};
     for (const char *const *name = schemas; *name != NULL; name++) {
-        const place at = below(&(place){""}, *name, 0);
-        if (walk(json_object_get(request, *name), &at, f) != 0) {
+        const place at = {NULL, *name, 0};
+        json_t *x = json_object_get(request, *name);
+        if (walk(x, json_object_get(marks, *name), SCHEMA, &at, f) != 0) {
             return -1;
         }
     }

@@ -66,10 +66,10 @@ static int beyond_64_bits(const char *digits, size_t n, int negative) {
     return n == strlen(last) ? memcmp(digits, last, n) > 0 : n > strlen(last);
 }
 
-char *gw_json_widen(const char *text, size_t n, size_t *n_out) {
+char *gw_json_widen(const char *text, size_t n, const char *end_of_wide, size_t *n_out) {
     enum { DIGITS = 18 };
-    char *out = malloc(n + 2 * (n / DIGITS) + 1);
-    size_t used = 0, in_string = 0;
+    size_t used = 0, in_string = 0, more = strlen(end_of_wide);
+    char *out = malloc(n + more * (n / DIGITS) + 1);
     for (size_t i = 0; i < n && out != NULL;) {
         size_t end = i + 1;
         int whole = 0;
@@ -88,8 +88,8 @@ char *gw_json_widen(const char *text, size_t n, size_t *n_out) {
         memcpy(out + used, text + i, end - i);
         used += end - i;
         if (whole && beyond_64_bits(text + i, end - i, i > 0 && text[i - 1] == '-')) {
-            memcpy(out + used, ".0", 2);
-            used += 2;
+            memcpy(out + used, end_of_wide, more);
+            used += more;
         }
         i = end;
     }
@@ -103,7 +103,7 @@ gw_status gw_json_parse_settings(const char *where, const void *text, size_t n, 
         return status;
     }
     size_t n_wide = 0;
-    char *wide = gw_json_widen(text, n, &n_wide);
+    char *wide = gw_json_widen(text, n, ".0", &n_wide);
     if (wide == NULL) {
         return gw_fail(GW_E_NOMEM, where, "no memory for a JSON text");
     }
