@@ -323,9 +323,8 @@ gw_status gw_tower_see(gw_tower *t, const gw_patches *p, const volatile int *can
     }
     GW_TRY(new_sight(t, p, &s));
     for (int32_t i = 0; i < p->n_tiles && status == GW_OK; i++) {
-        status = cancel != NULL && *cancel
-                     ? gw_fail(GW_E_CANCELLED, "image", "cancelled at tile %d", i)
-                     : gw_tower_run(t, p, i, s->rows + (size_t)s->tile[i].first * (size_t)s->width);
+        status = gw_tower_run(t, p, i, cancel,
+                              s->rows + (size_t)s->tile[i].first * (size_t)s->width);
     }
     if (status != GW_OK) {
         gw_sight_free(s);
@@ -347,7 +346,8 @@ gw_status gw_tower_time(gw_tower *t, const gw_patches *p, gw_eyes_time *out) {
     double start = gw_seconds_now();
     gw_status status = GW_OK;
     for (int32_t i = 0; i < p->n_tiles && status == GW_OK; i++) {
-        status = gw_tower_run(t, p, i, s->rows + (size_t)s->tile[i].first * (size_t)s->width);
+        status = gw_tower_run(t, p, i, NULL,
+                              s->rows + (size_t)s->tile[i].first * (size_t)s->width);
     }
     out->seconds = gw_seconds_now() - start;
     for (int32_t i = 0; i < p->n_tiles && status == GW_OK; i++) {

@@ -2,7 +2,6 @@
  * that attention may look in both directions; a plan ends where rows are handed to the decoder, or
  * where layers begin to see windows or whole tiles. Groups of merge x merge patches stand side by
  * side, so that a group's row is the stream read as fewer and wider rows. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,6 +184,8 @@ static gw_status build_part(gw_tower *t, gw_tower_pass *p, int layer, int part) 
     return freeze(t, leg, rows);
 }
 
+enum { LAYERS_AT_ONCE = 4 }; /* a run is cancelled between plans */
+
 static gw_status build(gw_tower *t, gw_tower_pass *p, int rows) {
     const int n_layers = t->model->hp.n_layers, group = t->merge * t->merge;
     p->rows = rows / group * group;
@@ -193,7 +194,10 @@ static gw_status build(gw_tower *t, gw_tower_pass *p, int rows) {
     p->pages = p->windows * p->window_pages;
     p->pages = p->pages > pages_of(p->rows) ? p->pages : pages_of(p->rows);
     p->leg = calloc(2 * (size_t)n_layers + 1, sizeof *p->leg);
-    if (p->leg == NULL) {
+    size_t most = (size_t)(t->pixels > t->model->hp.d_model ? t->pixels : t->model->hp.d_model);
+    size_t handed = (size_t)t->d_out / (size_t)group + 1; /* floats of a result for each patch */
+    p->room = malloc((size_t)p->rows * (most > handed ? most : handed) * sizeof *p->room);
+    if (p->leg == NULL || p->room == NULL) {
         return gw_fail(GW_E_NOMEM, "image", "no memory for plans of %d layers", n_layers);
     }
     GW_TRY(make_cache(t, p));
@@ -202,7 +206,8 @@ static gw_status build(gw_tower *t, gw_tower_pass *p, int rows) {
     }
     for (int l = 0, first = 0, part = 1; l < n_layers; l++) {
         int tapped = is_tapped(t, l), last = l + 1 == n_layers;
-        if (tapped || last || windowed(t, l) != windowed(t, l + 1)) {
+        int many = l - first + 1 >= LAYERS_AT_ONCE;
+        if (tapped || last || many || windowed(t, l) != windowed(t, l + 1)) {
             GW_TRY(build_layers(t, p, first, l + 1));
             first = l + 1;
         }
@@ -234,6 +239,7 @@ void gw_tower_pass_free(gw_tower *t, gw_tower_pass *p) {
         }
     }
     free(p->leg);
+    free(p->room);
     free(p->k);
     free(p->v);
     free(p->table_of);
@@ -283,27 +289,25 @@ static void copy_patch(const gw_tower *t, const float *from, int32_t width, floa
 
 static gw_status give_patches(gw_tower *t, gw_tower_pass *p, const gw_patches *patches,
                               const gw_tile *tile, const gw_grid_order *o) {
-    const size_t wide = (size_t)t->pixels, d = (size_t)t->model->hp.d_model, n = (size_t)o->n;
-    float *room = malloc(n * (wide > d ? wide : d) * sizeof *room);
-    gw_status status;
-    if (room == NULL) {
-        return gw_fail(GW_E_NOMEM, "image", "no memory for %zu patches", n);
-    }
+    const size_t wide = (size_t)t->pixels, n = (size_t)o->n;
     for (size_t i = 0; i < n; i++) {
         const float *from =
             patches->values + (size_t)(tile->first + o->from[i]) * (size_t)patches->width;
-        copy_patch(t, from, patches->width, room + i * wide);
+        copy_patch(t, from, patches->width, p->room + i * wide);
     }
-    GW_TRY_DONE(write_to(t, &p->given[0][0], 2, room, n * wide * sizeof *room));
-    if (t->places >= 0) {
-        GW_TRY_DONE(gw_grid_places(t->table != NULL ? t->grid : GW_GRID_NONE, t->table, t->entries,
-                                   t->model->hp.d_model, tile->rows, tile->columns,
-                                   (const int32_t(*)[2])o->at, o->n, room));
-        status = write_to(t, &p->given[0][1], 2, room, n * d * sizeof *room);
+    return write_to(t, &p->given[0][0], 2, p->room, n * wide * sizeof *p->room);
+}
+
+static gw_status give_places(gw_tower *t, gw_tower_pass *p, const gw_tile *tile,
+                             const gw_grid_order *o) {
+    const size_t d = (size_t)t->model->hp.d_model, n = (size_t)o->n;
+    if (t->places < 0) {
+        return GW_OK;
     }
-done:
-    free(room);
-    return status;
+    GW_TRY(gw_grid_places(t->table != NULL ? t->grid : GW_GRID_NONE, t->table, t->entries,
+                          t->model->hp.d_model, tile->rows, tile->columns,
+                          (const int32_t(*)[2])o->at, o->n, p->room));
+    return write_to(t, &p->given[0][1], 2, p->room, n * d * sizeof *p->room);
 }
 
 static gw_status give_ropes(gw_tower *t, gw_tower_pass *p, const gw_grid_order *o) {
@@ -353,6 +357,21 @@ static gw_status give_pages(gw_tower *t, gw_tower_pass *p) {
     return status;
 }
 
+/* What a tile's shape alone decides; it stays on the devices for the next tile of that shape. */
+static gw_status give_shape(gw_tower *t, gw_tower_pass *p, const gw_tile *tile,
+                            const gw_grid_order *o) {
+    if (p->shape[0] == tile->rows && p->shape[1] == tile->columns) {
+        return GW_OK;
+    }
+    p->shape[0] = p->shape[1] = 0;
+    GW_TRY(give_places(t, p, tile, o));
+    GW_TRY(give_ropes(t, p, o));
+    GW_TRY(give_pages(t, p));
+    p->shape[0] = tile->rows;
+    p->shape[1] = tile->columns;
+    return GW_OK;
+}
+
 /* ---- runs ----------------------------------------------------------------------------------- */
 
 /* Rows of whole tiles, or of windows, each a sequence of its own. */
@@ -375,6 +394,17 @@ static void set_step(gw_step *s, const gw_grid_order *o, int windows) {
     }
 }
 
+/* By the exponents: a loop that leaves at the first value would look at one after the other. */
+static int all_finite(const float *x, size_t n) {
+    uint32_t any = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        any |= (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    return !any;
+}
+
 static gw_status run_leg(gw_tower *t, gw_tower_leg *leg, const gw_grid_order *o, float *room,
                          float *out) {
     const int32_t group = t->merge * t->merge, rows = o->n / group;
@@ -390,11 +420,9 @@ static gw_status run_leg(gw_tower *t, gw_tower_leg *leg, const gw_grid_order *o,
     GW_TRY(device_of(t, leg->device)
                ->backend->read(leg->result, 0, room, (size_t)rows * d * sizeof *room));
     for (int32_t i = 0; i < rows; i++) {
-        for (size_t c = 0; c < d; c++) {
-            if (!isfinite(room[(size_t)i * d + c])) {
-                return gw_fail(GW_E_NUMERIC, t->model->name,
-                               "rows of the vision tower are not finite: its weights are damaged");
-            }
+        if (!all_finite(room + (size_t)i * d, d)) {
+            return gw_fail(GW_E_NUMERIC, t->model->name,
+                           "rows of the vision tower are not finite: its weights are damaged");
         }
         memcpy(out + (size_t)o->group[i] * width + (size_t)(leg->part - 1) * d,
                room + (size_t)i * d, d * sizeof *out);
@@ -402,26 +430,22 @@ static gw_status run_leg(gw_tower *t, gw_tower_leg *leg, const gw_grid_order *o,
     return GW_OK;
 }
 
-gw_status gw_tower_run(gw_tower *t, const gw_patches *patches, int32_t number, float *out) {
+gw_status gw_tower_run(gw_tower *t, const gw_patches *patches, int32_t number,
+                       const volatile int *cancel, float *out) {
     const gw_tile *tile = &patches->tile[number];
     gw_tower_pass *p = NULL;
     gw_grid_order o = {0};
     gw_status status;
     GW_TRY(pass_for(t, tile->rows * tile->columns, &p));
     GW_TRY(gw_grid_arrange(tile->rows, tile->columns, t->merge, t->by_block, t->window, &o));
-    float *room = malloc((size_t)o.n * (size_t)t->d_out * sizeof *room);
-    if (room == NULL) {
-        status = gw_fail(GW_E_NOMEM, "image", "no memory for %d patches", o.n);
-        goto done;
-    }
     GW_TRY_DONE(give_patches(t, p, patches, tile, &o));
-    GW_TRY_DONE(give_ropes(t, p, &o));
-    GW_TRY_DONE(give_pages(t, p));
+    GW_TRY_DONE(give_shape(t, p, tile, &o));
     for (int i = 0; i < p->n_legs; i++) {
-        GW_TRY_DONE(run_leg(t, &p->leg[i], &o, room, out));
+        GW_TRY_DONE(cancel != NULL && *cancel
+                        ? gw_fail(GW_E_CANCELLED, "image", "cancelled at tile %d", number)
+                        : run_leg(t, &p->leg[i], &o, p->room, out));
     }
 done:
-    free(room);
     gw_grid_free(&o);
     return status;
 }

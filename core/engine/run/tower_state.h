@@ -31,6 +31,8 @@ typedef struct gw_tower_pass {
     gw_tensor rope_on[GW_MAX_DEVICES][GW_MAX_ROPES], kept[GW_MAX_DEVICES][GW_SPEC_VALUES];
     gw_tensor *k, *v; /* [devices, n_layers], on the device of the layer's attention */
     unsigned char *table_of;
+    float *room;      /* of the host: patches, places, or rows of a result */
+    int32_t shape[2]; /* rows and columns of the tile whose places and angles are on the devices */
 } gw_tower_pass;
 
 struct gw_tower {
@@ -53,7 +55,8 @@ struct gw_tower {
 double gw_tower_number(const gw_tower *t, const char *name, int layer, double absent);
 
 /* tower_pass.c. The rows of a tile, [groups, d_out * (1 + n_deep)] to out. */
-gw_status gw_tower_run(gw_tower *t, const gw_patches *patches, int32_t tile, float *out);
+gw_status gw_tower_run(gw_tower *t, const gw_patches *patches, int32_t tile,
+                       const volatile int *cancel, float *out);
 /* Operations of that run's linear layers, added up: of floats, of integers. */
 typedef struct gw_tower_ops {
     double floats, integers;
