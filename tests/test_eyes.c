@@ -111,6 +111,26 @@ static void gemma4(void **state) {
     check_family("gemma4", 4);
 }
 
+static void smolvlm(void **state) {
+    (void)state;
+    check_family("smolvlm", 8);
+}
+
+static void internvl(void **state) {
+    (void)state;
+    check_family("internvl", 3);
+}
+
+static void internvl6b(void **state) {
+    (void)state;
+    check_family("internvl6b", 10);
+}
+
+static void lfm2vl(void **state) {
+    (void)state;
+    check_family("lfm2vl", 2);
+}
+
 /* ---- many requests -------------------------------------------------------------------------- */
 
 enum { AFTER = 50, MOST = 200, MADE = 6, RUNS = 16 };
@@ -273,6 +293,10 @@ int main(void) {
         cmocka_unit_test(mistral3),
         cmocka_unit_test(gemma3),
         cmocka_unit_test(gemma4),
+        cmocka_unit_test(smolvlm),
+        cmocka_unit_test(internvl),
+        cmocka_unit_test(internvl6b),
+        cmocka_unit_test(lfm2vl),
         cmocka_unit_test(many_requests),
         cmocka_unit_test(picture_across_pages),
         cmocka_unit_test(within_a_picture),

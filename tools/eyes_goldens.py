@@ -16,11 +16,13 @@ import sys
 import torch
 from safetensors.torch import save_file
 from transformers import (Gemma3Config, Gemma3ForConditionalGeneration, Gemma4Config,
-                          Gemma4ForConditionalGeneration, Mistral3Config, Mistral3ForConditionalGeneration, Qwen2_5_VLConfig,
+                          Gemma4ForConditionalGeneration, InternVLConfig, InternVLForConditionalGeneration,
+                          Lfm2VlConfig, Lfm2VlForConditionalGeneration, Mistral3Config,
+                          Mistral3ForConditionalGeneration, Qwen2_5_VLConfig,
                           Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
                           Qwen2VLForConditionalGeneration, Qwen3_5Config,
                           Qwen3_5ForConditionalGeneration, Qwen3VLConfig,
-                          Qwen3VLForConditionalGeneration)
+                          Qwen3VLForConditionalGeneration, SmolVLMConfig, SmolVLMForConditionalGeneration)
 
 VOCAB, IMAGE, BREAK, END = 64, 60, 61, 62
 GREEDY = 8
@@ -199,6 +201,72 @@ def gemma4():
     return model, (patches, [[rows, columns]], rows_of(out), ids, pictures(model, **given))
 
 
+def tiled(rows, *after):
+    """Ids of a prompt with tiles of so many rows, each after its mark, and the last one after another."""
+    marks = [58] * (len(rows) - 1) + [57]
+    return [5, 6, 7] + [i for mark, n in zip(marks, rows) for i in [mark] + [IMAGE] * n] + [59, *after]
+
+
+def smolvlm():
+    """Two tiles of 6 x 6 patches and the whole; groups of 2 x 2 side by side."""
+    config = SmolVLMConfig(
+        text_config=dict(text(), model_type="llama"),
+        vision_config=dict(hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+                           patch_size=4, image_size=24),
+        scale_factor=2, image_token_id=IMAGE, pad_token_id=3, tie_word_embeddings=False)
+    model = randomise(SmolVLMForConditionalGeneration(config), 1)
+    pixels = torch.randn(1, 3, 3, 24, 24, generator=torch.Generator().manual_seed(2))
+    given = dict(pixel_values=pixels)
+    features = model.model.get_image_features(**given).pooler_output[0]
+    return model, (torch.cat([unfold(p, 4) for p in pixels[0]]), [[6, 6]] * 3, features,
+                   tiled([9] * 3, 9, 10), pictures(model, **given))
+
+
+def internvl_of(kind, **vision):
+    """A tile of 6 x 6 patches and the thumbnail, one run of placeholders; a class token, layer scale."""
+    config = InternVLConfig(
+        text_config=dict(text(), model_type=kind),
+        vision_config=dict(hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+                           patch_size=4, image_size=24, **vision),
+        image_token_id=IMAGE, image_seq_length=9, tie_word_embeddings=False)
+    model = randomise(InternVLForConditionalGeneration(config), 3)
+    pixels = torch.randn(2, 3, 24, 24, generator=torch.Generator().manual_seed(2))
+    given = dict(pixel_values=pixels)
+    out = model.model.get_image_features(**given)
+    ids = [5, 6, 7, 58] + [IMAGE] * 18 + [59, 9, 10]
+    return model, (torch.cat([unfold(p, 4) for p in pixels]), [[6, 6]] * 2, rows_of(out), ids,
+                   pictures(model, **given))
+
+
+def internvl():
+    return internvl_of("qwen2", attention_bias=True)
+
+
+def internvl6b():
+    """RMS norms, and norms of q and k."""
+    return internvl_of("qwen3", norm_type="rms_norm", use_qk_norm=True)
+
+
+def lfm2vl():
+    """Tiles of 6 x 4 and 4 x 8 patches, for which the table of 5 x 5 positions is resized."""
+    config = Lfm2VlConfig(
+        text_config=dict(text(), model_type="lfm2", layer_types=["conv", "full_attention", "conv"],
+                         block_auto_adjust_ff_dim=False),
+        vision_config=dict(model_type="siglip2_vision_model", hidden_size=16, intermediate_size=32,
+                           num_hidden_layers=2, num_attention_heads=2, patch_size=4, num_patches=25,
+                           vision_use_head=False),
+        projector_hidden_size=24, image_token_id=IMAGE)
+    model = randomise(Lfm2VlForConditionalGeneration(config), 1)
+    grid = [[6, 4], [4, 8], [2, 2]]
+    n = [r * c for r, c in grid]
+    values = torch.randn(sum(n), 48, generator=torch.Generator().manual_seed(2))
+    padded = torch.nn.utils.rnn.pad_sequence(list(values.split(n)), batch_first=True)
+    mask = torch.arange(padded.shape[1])[None] < torch.tensor(n)[:, None]
+    given = dict(pixel_values=padded, spatial_shapes=torch.tensor(grid), pixel_attention_mask=mask.long())
+    features = torch.cat(model.model.get_image_features(**given).pooler_output)
+    return model, (values, grid, features, tiled([x // 4 for x in n], 9, 10), pictures(model, **given))
+
+
 def rows_of(out):
     features = getattr(out, "pooler_output", out)
     features = features[0] if isinstance(features, (list, tuple)) else features
@@ -215,7 +283,8 @@ def pictures(model, **given):
     return logits
 
 
-FAMILIES = {f.__name__: f for f in (qwen3vl, qwen35, qwen2vl, qwen25vl, mistral3, gemma3, gemma4)}
+FAMILIES = {f.__name__: f for f in (qwen3vl, qwen35, qwen2vl, qwen25vl, mistral3, gemma3, gemma4, smolvlm,
+                                    internvl, internvl6b, lfm2vl)}
 
 
 def make(folder, name):

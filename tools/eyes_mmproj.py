@@ -84,7 +84,24 @@ SIGLIP = [(r"embeddings\.patch_embedding\.(\w+)", r"v.patch_embd.\1"),
           (r"encoder\.layers\.(\d+)\.mlp\.fc2\.(\w+)", r"v.blk.\1.ffn_down.\2"),
           (r"post_layernorm\.(\w+)", r"v.post_ln.\1"),
           (r"multi_modal_projector\.mm_input_projection_weight", "mm.input_projection.weight"),
-          (r"multi_modal_projector\.mm_soft_emb_norm\.weight", "mm.soft_emb_norm.weight")]
+          (r"multi_modal_projector\.mm_soft_emb_norm\.weight", "mm.soft_emb_norm.weight"),
+          (r"connector\.modality_projection\.proj\.weight", "mm.model.fc.weight"),
+          (r"multi_modal_projector\.layer_norm\.(\w+)", r"mm.input_norm.\1"),
+          (r"multi_modal_projector\.linear_([12])\.(\w+)", r"mm.\1.\2")]
+INTERNVL = [(r"embeddings\.cls_token", "v.class_embd"),
+            (r"embeddings\.position_embeddings", "v.position_embd.weight"),
+            (r"embeddings\.patch_embeddings\.projection\.(\w+)", r"v.patch_embd.\1"),
+            (r"encoder\.layer\.(\d+)\.layernorm_before\.(\w+)", r"v.blk.\1.ln1.\2"),
+            (r"encoder\.layer\.(\d+)\.layernorm_after\.(\w+)", r"v.blk.\1.ln2.\2"),
+            (r"encoder\.layer\.(\d+)\.attention\.([qkv])_proj\.(\w+)", r"v.blk.\1.attn_\2.\3"),
+            (r"encoder\.layer\.(\d+)\.attention\.([qk])_norm\.weight", r"v.blk.\1.attn_\2_norm.weight"),
+            (r"encoder\.layer\.(\d+)\.attention\.projection_layer\.(\w+)", r"v.blk.\1.attn_out.\2"),
+            (r"encoder\.layer\.(\d+)\.lambda_([12])", r"v.blk.\1.ls\2.weight"),
+            (r"encoder\.layer\.(\d+)\.mlp\.fc1\.(\w+)", r"v.blk.\1.ffn_up.\2"),
+            (r"encoder\.layer\.(\d+)\.mlp\.fc2\.(\w+)", r"v.blk.\1.ffn_down.\2"),
+            (r"multi_modal_projector\.layer_norm\.(\w+)", r"mm.model.mlp.0.\1"),
+            (r"multi_modal_projector\.linear_1\.(\w+)", r"mm.model.mlp.1.\1"),
+            (r"multi_modal_projector\.linear_2\.(\w+)", r"mm.model.mlp.3.\1")]
 GEMMA4 = [(r"patch_embedder\.input_proj\.weight", "v.patch_embd.weight"),
           (r"patch_embedder\.position_embedding_table", "v.position_embd.weight"),
           (r"encoder\.layers\.(\d+)\.input_layernorm\.weight", r"v.blk.\1.ln1.weight"),
@@ -97,7 +114,9 @@ GEMMA4 = [(r"patch_embedder\.input_proj\.weight", "v.patch_embd.weight"),
           (r"encoder\.layers\.(\d+)\.mlp\.(gate|up|down)_proj\.linear\.weight", r"v.blk.\1.ffn_\2.weight"),
           (r"std_(bias|scale)", r"v.std_\1"),
           (r"embed_vision\.embedding_projection\.weight", "mm.input_projection.weight")]
-TABLES = {"pixtral": PIXTRAL, "siglip_vision_model": SIGLIP, "gemma4_vision": GEMMA4}
+TABLES = {"pixtral": PIXTRAL, "siglip_vision_model": SIGLIP, "gemma4_vision": GEMMA4,
+          "smolvlm_vision": SIGLIP, "siglip2_vision_model": SIGLIP, "internvl_vision": INTERNVL}
+BY_PIXEL = ("gemma4_vision", "siglip2_vision_model")  # whose patches are stored as rows of pixels
 
 
 def plus_one(raw):
@@ -126,7 +145,7 @@ def tensors_of(stored, config, split):
     taps = vision.get("deepstack_visual_indexes", [])
     pixtral = vision["model_type"] == "pixtral"
     for name, (_, shape, raw) in stored.items():
-        short = re.sub(r"^(model\.)?(visual\.|vision_tower\.(?!transformer|patch_conv|ln_pre)"
+        short = re.sub(r"^(model\.)?(visual\.|vision_model\.|vision_tower\.(?!transformer|patch_conv|ln_pre)"
                        r"(vision_model\.)?)?", "", name)
         if short == "patch_embed.proj.weight":
             frames(short, shape, raw, out)
@@ -146,7 +165,7 @@ def tensors_of(stored, config, split):
         if "soft_emb_norm" in to:
             out[to] = (shape, F32, plus_one(raw))
             continue
-        if to == "v.patch_embd.weight" and vision["model_type"] == "gemma4_vision":
+        if to == "v.patch_embd.weight" and vision["model_type"] in BY_PIXEL:
             side = vision["patch_size"]
             shape, raw = [shape[0], 3, side, side], planes(raw, shape)
         out[to] = (shape, BF16, raw)
@@ -157,8 +176,12 @@ def pairs_of(config):
     v = config["vision_config"]
     kind = {"qwen3_vl": "qwen3vl_merger", "qwen3_5": "qwen3vl_merger", "qwen2_vl": "qwen2vl_merger",
             "qwen2_5_vl": "qwen2.5vl_merger", "mistral3": "pixtral", "gemma3": "gemma3",
-            "gemma4": "gemma4v"}[config["model_type"]]
+            "gemma4": "gemma4v", "smolvlm": "idefics3", "internvl": "internvl",
+            "lfm2_vl": "lfm2"}[config["model_type"]]
     width = v.get("embed_dim", v["hidden_size"])
+    for key in ("patch_size", "image_size"):
+        if isinstance(v.get(key), list):
+            v[key] = v[key][0]
     pairs = {"general.architecture": text("clip"), "clip.has_vision_encoder": struct.pack("<IB", 7, 1),
              "clip.projector_type": text(kind), "clip.vision.embedding_length": u32(width),
              "clip.vision.feed_forward_length": u32(v.get("intermediate_size") or v["hidden_size"]),
@@ -168,8 +191,8 @@ def pairs_of(config):
              "clip.vision.projection_dim": u32(config["text_config"]["hidden_size"]),
              "clip.vision.patch_size": u32(v["patch_size"])}
     side = int(v.get("num_position_embeddings", 0) ** 0.5)
-    pairs["clip.vision.image_size"] = u32(side * v["patch_size"] or v.get("image_size", 64))
-    if kind == "gemma3":
+    pairs["clip.vision.image_size"] = u32(side * v["patch_size"] or v.get("image_size", 256 if kind == "lfm2" else 64))
+    if kind in ("gemma3", "idefics3", "internvl", "lfm2"):
         pairs["clip.vision.projector.scale_factor"] = u32(2)
     if kind == "qwen3vl_merger":
         taps = v.get("deepstack_visual_indexes", [])

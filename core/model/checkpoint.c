@@ -152,8 +152,10 @@ static gw_status read_divisors(gw_checkpoint *c, const char *name, int which) {
 /* The text model inside an image model by its type: "Mistral3ForConditionalGeneration+mistral4". */
 static const gw_spec *spec_inside(const gw_checkpoint *c) {
     char name[160];
-    const json_t *text = json_object_get(c->config, "text_config");
-    const char *type = json_string_value(json_object_get(text, "model_type"));
+    const gw_facts text = gw_config_hf_facts(c->where, c->config);
+    const char *type = text.outer != NULL
+                           ? json_string_value(json_object_get(text.object, "model_type"))
+                           : NULL;
     int n = type != NULL ? snprintf(name, sizeof name, "%s+%s", c->architecture, type) : 0;
     return n > 0 && (size_t)n < sizeof name ? gw_spec_of(name) : NULL;
 }

@@ -156,13 +156,20 @@ static gw_status evaluate(reading *r, gw_expr e, double *out) {
     return gw_expr_evaluate(&r->bp->pool, e, &scope, out);
 }
 
+/* A number alone is a list of one. */
+static size_t length(const json_t *v) { return json_is_number(v) ? 1 : json_array_size(v); }
+static const json_t *item(const json_t *v, size_t i) {
+    return json_is_number(v) ? v : json_array_get(v, i);
+}
+
 /* From the file, or by the expression behind `=`; *missing when there is neither. */
 static gw_status read_number(reading *r, const gw_spec_number *x, double *out, int *missing) {
     const char *key = x->name;
     const json_t *v = stated(r, x, &key);
     if (x->type == GW_NUMBER_LIST) {
-        *out = (double)(json_is_object(v) ? json_object_size(v) : json_array_size(v));
-        return v == NULL || json_is_null(v) || json_is_array(v) || json_is_object(v)
+        *out = (double)(json_is_object(v) ? json_object_size(v) : length(v));
+        return v == NULL || json_is_null(v) || json_is_array(v) || json_is_object(v) ||
+                       json_is_number(v)
                    ? GW_OK
                    : wrong(r, key, "a list");
     }
@@ -235,7 +242,7 @@ static gw_status list_of(void *user, gw_expr_op op, int number, double argument,
     const gw_spec_number *x = &r->bp->number[number];
     const char *key = x->name;
     const json_t *v = stated(r, x, &key);
-    size_t n = json_array_size(v);
+    size_t n = length(v);
     *out = op == GW_EXPR_GIVEN ? v != NULL && !json_is_null(v) : (double)n;
     if (op == GW_EXPR_GIVEN || op == GW_EXPR_COUNT) {
         return GW_OK;
@@ -245,12 +252,12 @@ static gw_status list_of(void *user, gw_expr_op op, int number, double argument,
             return gw_fail(GW_E_METADATA, r->facts->where, "%s has %zu values; number %g is asked",
                            key, n, argument);
         }
-        return convert(r, x, key, json_array_get(v, (size_t)argument), out);
+        return convert(r, x, key, item(v, (size_t)argument), out);
     }
     int has = 0;
     for (size_t i = 0; i < n; i++) {
         double y = 0.0;
-        GW_TRY(convert(r, x, key, json_array_get(v, i), &y));
+        GW_TRY(convert(r, x, key, item(v, i), &y));
         has |= y == argument;
     }
     *out = has;

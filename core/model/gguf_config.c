@@ -115,12 +115,18 @@ static json_t *value_of(const gw_gguf_pair *p) {
     return list;
 }
 
-/* What only tensors say: rows of the table of token types, and of a classifier; whether q and k are
- * normed. */
+/* What only tensors say: rows of the table of token types, of a classifier and of a projector's
+ * first matrix; whether q and k, or what goes into a projector, are normed, and norms have biases.
+ */
 static void add_rows(const gw_gguf *g, json_t *facts) {
     static const struct {
         const char *tensor, *key;
-    } rows[] = {{"token_types.weight", "token_types"}, {"cls.output.weight", "classes"}};
+    } rows[] = {{"token_types.weight", "token_types"},
+                {"cls.output.weight", "classes"},
+                {"mm.1.weight", "vision.middle"},
+                {"mm.input_norm.weight", "vision.input_norm"},
+                {"v.blk.0.attn_q_norm.weight", "vision.qk_norm"},
+                {"v.blk.0.ln1.bias", "vision.ln1_bias"}};
     for (size_t i = 0; i < gw_gguf_tensors(g); i++) {
         const gw_stored *t = gw_gguf_tensor(g, i);
         if (strncmp(t->name, "blk.", 4) == 0 && gw_text_ends(t->name, ".attn_q_norm.weight")) {

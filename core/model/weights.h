@@ -82,8 +82,8 @@ int64_t gw_weights_rows(const gw_weights *w, int role, int layer);
  * takes, as floats [columns]; NULL: in order. */
 const gw_tensor *gw_weights_columns(const gw_weights *w, int role, int layer, int device);
 
-/* A matrix outside the layers that no block uses, for the host: *out malloc'd [*rows, columns] f32;
- * NULL: it is optional and absent. */
+/* A matrix or vector outside the layers that no block uses, for the host: *out malloc'd [*rows,
+ * columns] or [*rows] f32; NULL: it is optional and absent. */
 gw_status gw_weights_values(gw_weights *w, int role, float **out, int64_t *rows);
 
 /* A row of a matrix outside the layers, as the file has it: out [columns] f32. Also of loaded

@@ -689,13 +689,15 @@ gw_status gw_weights_values(gw_weights *w, int role, float **out, int64_t *rows)
         return GW_OK;
     }
     own.t.fmt = GW_FMT_F32;
-    size_t n = (size_t)own.t.dim[0] * (size_t)own.t.dim[1];
+    const int vector = own.t.n_dim == 1;
+    size_t n = (size_t)own.t.dim[0] * (size_t)(vector ? 1 : own.t.dim[1]);
     float *values = malloc(n * sizeof *values);
     if (values == NULL) {
         return gw_fail(GW_E_NOMEM, w->where, "no memory for %s", own.t.name);
     }
     gw_weight_source source = gw_entry_source(&own);
-    gw_status status = source.rows(&source, 0, own.t.dim[0], values);
+    gw_status status = vector ? gw_entry_values(&own, values)
+                              : source.rows(&source, 0, own.t.dim[0], values);
     if (status != GW_OK) {
         free(values);
         return status;

@@ -68,13 +68,37 @@ static gw_status measure(gw_tower *t) {
                          "%d layers of the vision tower go to the decoder", t->n_deep);
 }
 
-/* The table of positions stays with the host. */
-static gw_status read_table(gw_tower *t) {
+static gw_status read_role(gw_tower *t, const char *role, float **out, int64_t *rows) {
     for (int r = 0; r < t->bp->n_weights; r++) {
-        if (strcmp(t->bp->weight[r].role, "table") == 0) {
-            return gw_weights_values(t->model->weights, r, &t->table, &t->entries);
+        if (strcmp(t->bp->weight[r].role, role) == 0) {
+            return gw_weights_values(t->model->weights, r, out, rows);
         }
     }
+    return GW_OK;
+}
+
+/* Positions stay with the host: the table of patches, what is added to each of its rows, and the
+ * class token with its own position, which the table of the file has at class_at. */
+static gw_status read_places(gw_tower *t) {
+    const size_t d = (size_t)t->model->hp.d_model;
+    int64_t n = 0;
+    GW_TRY(read_role(t, "table", &t->table, &t->entries));
+    GW_TRY(read_role(t, "place_b", &t->place_b, &n));
+    GW_TRY(read_role(t, "class", &t->class_row, &n));
+    if (t->class_row == NULL) {
+        return GW_OK;
+    }
+    const int64_t at = (int64_t)gw_tower_number(t, "class_at", 0, 0.0);
+    if (t->table == NULL || t->places < 0 || t->window > 0 || at < 0 || at >= t->entries) {
+        return gw_fail(GW_E_METADATA, t->model->name,
+                       "the class token of the vision tower has no position");
+    }
+    float *own = t->table + (size_t)at * d;
+    for (size_t c = 0; c < d; c++) {
+        t->class_row[c] += own[c];
+    }
+    memmove(own, own + d, (size_t)(t->entries - 1 - at) * d * sizeof *own);
+    t->entries--;
     return GW_OK;
 }
 
@@ -104,7 +128,7 @@ static gw_status load(gw_tower *t, const gw_model_options *o, const gw_backend *
     GW_TRY(gw_model_load(m, o, backends, &passed));
     t->bp = gw_weights_blueprint(m->weights);
     GW_TRY(measure(t));
-    GW_TRY(read_table(t));
+    GW_TRY(read_places(t));
     size_t n = (size_t)(m->hp.n_layers + 1) * (size_t)t->bp->n_blocks;
     t->where = calloc(n, sizeof *t->where);
     if (t->where == NULL) {
@@ -175,6 +199,8 @@ void gw_tower_free(gw_tower *t) {
     gw_model_free(t->model);
     free(t->where);
     free(t->table);
+    free(t->place_b);
+    free(t->class_row);
     free(t);
 }
 
@@ -258,7 +284,7 @@ static gw_status check_patches(const gw_tower *t, const gw_patches *p) {
             return gw_fail(GW_E_ARGUMENT, "image", "a tile of %d x %d patches; groups are %d x %d",
                            x->rows, x->columns, t->merge, t->merge);
         }
-        if ((int64_t)x->rows * x->columns > GW_ROWS_MAX) {
+        if ((int64_t)x->rows * x->columns + gw_tower_more(t) > GW_ROWS_MAX) {
             return gw_fail(GW_E_LIMIT, "image",
                            "a picture of %d x %d patches; at most %d are seen at once: make it "
                            "smaller",

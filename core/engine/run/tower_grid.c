@@ -140,11 +140,11 @@ static taps bicubic(int32_t i, int32_t n, int32_t side) {
     return t;
 }
 
-/* The share of the axis that the place stands at, in single precision, among `side` buckets. */
+/* The share of the axis that the place stands at, in single precision, among `side` buckets: how
+ * many boundaries k / side (k from 1) are not above it. */
 static taps bucket(int32_t i, int32_t n, int32_t side) {
-    const float share = (float)i * ((1.0f - 1e-6f) / (float)n);
-    int32_t at = (int32_t)ceilf(share * (float)side);
-    /* bucketize, right: how many boundaries k / side (k from 1) are not above the share */
+    const float step = 1.0f / (float)n, share = fminf((float)i * step, 1.0f - 1e-6f);
+    int32_t at = (int32_t)(share * (float)side);
     at = at > 0 ? at - 1 : 0;
     while (at + 1 < side && (float)(at + 1) * (1.0f / (float)side) <= share) {
         at++;

@@ -295,7 +295,9 @@ static gw_status give_patches(gw_tower *t, gw_tower_pass *p, const gw_patches *p
             patches->values + (size_t)(tile->first + o->from[i]) * (size_t)patches->width;
         copy_patch(t, from, patches->width, p->room + i * wide);
     }
-    return write_to(t, &p->given[0][0], 2, p->room, n * wide * sizeof *p->room);
+    const size_t more = (size_t)gw_tower_more(t);
+    memset(p->room + n * wide, 0, more * wide * sizeof *p->room);
+    return write_to(t, &p->given[0][0], 2, p->room, (n + more) * wide * sizeof *p->room);
 }
 
 static gw_status give_places(gw_tower *t, gw_tower_pass *p, const gw_tile *tile,
@@ -307,7 +309,14 @@ static gw_status give_places(gw_tower *t, gw_tower_pass *p, const gw_tile *tile,
     GW_TRY(gw_grid_places(t->table != NULL ? t->grid : GW_GRID_NONE, t->table, t->entries,
                           t->model->hp.d_model, tile->rows, tile->columns,
                           (const int32_t(*)[2])o->at, o->n, p->room));
-    return write_to(t, &p->given[0][1], 2, p->room, n * d * sizeof *p->room);
+    for (size_t i = 0; i < n * d && t->place_b != NULL; i++) {
+        p->room[i] += t->place_b[i % d];
+    }
+    const size_t more = (size_t)gw_tower_more(t);
+    if (more > 0) {
+        memcpy(p->room + n * d, t->class_row, d * sizeof *p->room);
+    }
+    return write_to(t, &p->given[0][1], 2, p->room, (n + more) * d * sizeof *p->room);
 }
 
 static gw_status give_ropes(gw_tower *t, gw_tower_pass *p, const gw_grid_order *o) {
@@ -315,7 +324,7 @@ static gw_status give_ropes(gw_tower *t, gw_tower_pass *p, const gw_grid_order *
     gw_status status = GW_OK;
     for (int r = 0; r < hp->n_ropes && status == GW_OK; r++) {
         const gw_rope *rope = &hp->rope[r];
-        const size_t n = (size_t)o->n, row = (size_t)rope->dim;
+        const size_t n = (size_t)(o->n + gw_tower_more(t)), row = (size_t)rope->dim;
         float *table = malloc(n * (row + 1) * sizeof *table);
         double *freq = malloc((row + 1) * sizeof *freq), magnitude;
         int32_t(*at)[3] = malloc(n * sizeof *at);
@@ -324,11 +333,11 @@ static gw_status give_ropes(gw_tower *t, gw_tower_pass *p, const gw_grid_order *
         } else if (row > 0) {
             for (size_t i = 0; i < n; i++) {
                 at[i][0] = 0;
-                at[i][1] = o->at[i][0];
-                at[i][2] = o->at[i][1];
+                at[i][1] = i < (size_t)o->n ? o->at[i][0] : 0;
+                at[i][2] = i < (size_t)o->n ? o->at[i][1] : 0;
             }
             gw_rope_frequencies(rope, hp->n_ctx, freq, &magnitude);
-            gw_rope_fill_grid(rope, freq, magnitude, (const int32_t(*)[3])at, o->n, table);
+            gw_rope_fill_grid(rope, freq, magnitude, (const int32_t(*)[3])at, (int32_t)n, table);
             status = write_to(t, &p->rope[0][r], GW_MAX_ROPES, table, n * row * sizeof *table);
         }
         free(table);
@@ -374,12 +383,13 @@ static gw_status give_shape(gw_tower *t, gw_tower_pass *p, const gw_tile *tile,
 
 /* ---- runs ----------------------------------------------------------------------------------- */
 
-/* Rows of whole tiles, or of windows, each a sequence of its own. */
-static void set_step(gw_step *s, const gw_grid_order *o, int windows) {
-    s->n = s->n_pick = o->n;
+/* Rows of whole tiles, with `more` after the patches, or of windows, each a sequence of its own. */
+static void set_step(gw_step *s, const gw_grid_order *o, int windows, int more) {
+    const int32_t n = o->n + more;
+    s->n = s->n_pick = n;
     s->pick = s->pos_max = 0;
-    for (int32_t first = 0, end; first < o->n; first = end) {
-        end = windows ? first : o->n;
+    for (int32_t first = 0, end; first < n; first = end) {
+        end = windows ? first : n;
         while (end < o->n && o->window[end] == o->window[first]) {
             end++;
         }
@@ -409,7 +419,7 @@ static gw_status run_leg(gw_tower *t, gw_tower_leg *leg, const gw_grid_order *o,
                          float *out) {
     const int32_t group = t->merge * t->merge, rows = o->n / group;
     const size_t d = (size_t)t->d_out, width = d * (size_t)(1 + t->n_deep);
-    set_step(&t->step, o, leg->windowed);
+    set_step(&t->step, o, leg->windowed, gw_tower_more(t));
     if (leg->part > 0) {
         t->step.n = t->step.n_pick = rows;
     }
@@ -436,7 +446,7 @@ gw_status gw_tower_run(gw_tower *t, const gw_patches *patches, int32_t number,
     gw_tower_pass *p = NULL;
     gw_grid_order o = {0};
     gw_status status;
-    GW_TRY(pass_for(t, tile->rows * tile->columns, &p));
+    GW_TRY(pass_for(t, tile->rows * tile->columns + gw_tower_more(t), &p));
     GW_TRY(gw_grid_arrange(tile->rows, tile->columns, t->merge, t->by_block, t->window, &o));
     GW_TRY_DONE(give_patches(t, p, patches, tile, &o));
     GW_TRY_DONE(give_shape(t, p, tile, &o));
@@ -454,7 +464,7 @@ gw_status gw_tower_count(gw_tower *t, const gw_patches *patches, int32_t number,
                          gw_tower_ops *ops) {
     const int32_t n = patches->tile[number].rows * patches->tile[number].columns;
     gw_tower_pass *p = NULL;
-    GW_TRY(pass_for(t, n, &p));
+    GW_TRY(pass_for(t, n + gw_tower_more(t), &p));
     for (int i = 0; i < p->n_legs; i++) {
         const gw_tower_leg *leg = &p->leg[i];
         const int32_t rows = leg->part > 0 ? n / (t->merge * t->merge) : n;

@@ -44,8 +44,10 @@ struct gw_tower {
     int by_block, n_deep;
     float patch_less, patch_times; /* of values of patches: (x - less) * times */
     gw_grid_kind grid;
-    float *table; /* [entries, d_model]; NULL: none */
+    float *table; /* of patches [entries, d_model]; NULL: none */
     int64_t entries;
+    float *place_b;   /* [d_model], added to the places of patches; NULL: nothing       */
+    float *class_row; /* [d_model], a row after the patches of each tile; NULL: none    */
     gw_tower_pass pass[GW_TOWER_SIZES];
     gw_sight *kept[GW_TOWER_KEPT]; /* the last one first */
     gw_step step;
@@ -53,6 +55,9 @@ struct gw_tower {
 
 /* A number of the spec in a layer. */
 double gw_tower_number(const gw_tower *t, const char *name, int layer, double absent);
+
+/* Rows of a tile that stand for no patch: they follow the patches, and no group takes them. */
+static inline int gw_tower_more(const gw_tower *t) { return t->class_row != NULL; }
 
 /* tower_pass.c. The rows of a tile, [groups, d_out * (1 + n_deep)] to out. */
 gw_status gw_tower_run(gw_tower *t, const gw_patches *patches, int32_t tile,
