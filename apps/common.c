@@ -1,5 +1,6 @@
 /* apps/common.c - opening models, reading texts, reporting errors. */
 #include "apps/common.h"
+#include "apps/lora.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -177,6 +178,9 @@ int app_open_model(const app_options *o, const char *path, int32_t threads, cons
     if (code != APP_OK) {
         return code;
     }
+    if (lora_check(o) != 0) {
+        return APP_USAGE;
+    }
     progress_begin(&progress, "loading");
     options.progress = on_progress;
     options.progress_user = &progress;
@@ -184,6 +188,10 @@ int app_open_model(const app_options *o, const char *path, int32_t threads, cons
                            ? pictures_open_model(o, &options, model, need->eyes, need->blind)
                            : gw_model_open(&options, model);
     progress_end(&progress);
+    if (status == GW_OK && o->lora.n > 0 &&
+        !(need != NULL && (need->is_draft || need->predictor))) {
+        status = lora_open(o, *model, 0);
+    }
     if (status != GW_OK) {
         return app_fail(status);
     }

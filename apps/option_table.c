@@ -3,6 +3,7 @@
  * A name may occur twice when no command sees both rows. Spellings of llama.cpp come first where
  * they exist. */
 #include "apps/options.h"
+#include "include/godwit_lora.h"
 
 #define AT(field) offsetof(app_options, field)
 #define INT_MAX_D 2147483647.0
@@ -45,6 +46,14 @@ const app_option app_option_table[] = {
      "float|bf16|f16|e4m3|int8|int4-g32|int4-g64|int4-g128|int4-g256", NULL,
      "requantize float weights while they load; 'float': quantized ones as floats, larger and "
      "slower, and activations are not rounded; 'bf16', 'f16': all weights in 16 bits"},
+    {"--lora", KIND_TEXTS, CMD_LORA, AT(lora), 0, 0, "[NAME=]PATH[:SCALE]", NULL,
+     "a LoRA adapter, a PEFT folder or a GGUF file; several with several --lora. With a NAME it is "
+     "in texts of requests alone that call the model so (godwit serve)"},
+    {"--lora-init-without-apply", KIND_FLAG, CMD_SERVE, AT(lora_unapplied), 0, 0, NULL, NULL,
+     "adapters are in no text until a request, or POST /lora-adapters, says so"},
+    {"--lora-at-once", KIND_INT, CMD_SERVE, AT(lora_at_once), 0, GW_LORA_AT_ONCE, "N", NULL,
+     "how many adapters a text has at most, each costs every row; default: as many as have a scale "
+     "at the start, at least 1"},
     {"-dev --device", KIND_TEXT, CMD_BRIEF | CMD_MODEL | CMD_PULL, AT(device), 0, 0, "NAME,...",
      NULL,
      "where to compute; default: the first graphics card that works, else the cpu. 'godwit "

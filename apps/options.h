@@ -39,6 +39,7 @@ enum {
     CMD_FRAME = CMD_CHAT | CMD_TEMPLATE | CMD_SERVE, /* those that frame conversations */
     /* those that load weights, or would */
     CMD_MODEL = CMD_SAMPLE | CMD_BENCH | CMD_SCORE | CMD_LOGITS | CMD_PLAN | CMD_ENCODE,
+    CMD_LORA = CMD_SAMPLE | CMD_BENCH | CMD_PERPLEXITY | CMD_LOGITS, /* those with adapters */
     CMD_PULL = 131072,
     CMD_LS = 262144,
     CMD_RM = 524288,
@@ -63,6 +64,8 @@ typedef struct app_options {
     const char *split_mode, *groups;
     const char *hf_repo, *hf_file, *model_url, *revision;
     int offline;
+    app_texts lora; /* adapters */
+    int lora_unapplied, lora_at_once;
     app_texts owned;      /* malloc'd: paths of models that were named otherwise */
     uint64_t vram_budget; /* bytes; 0: what is free */
     const char *prompt_offload;

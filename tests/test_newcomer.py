@@ -67,7 +67,7 @@ def test_taken(options, note):
 
 @pytest.mark.parametrize("options,instead", [
     ("-i", "godwit chat"), ("-cnv", "godwit chat"), ("-mg 1", "--device hip:1"),
-    ("-sm row", "tensor"), ("--rope-freq-base 1e6", "model's own"), ("--lora x", "merge"), ("--port 80", "server")])
+    ("-sm row", "tensor"), ("--rope-freq-base 1e6", "model's own"), ("--lora-base x", "no other weights"), ("--port 80", "server")])
 def test_answered(options, instead):
     done = run("run", "-m", SMALL, *options.split(), check=False)
     assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1

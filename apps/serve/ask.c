@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "apps/sampling.h"
+#include "apps/serve/lora.h"
 #include "apps/serve/text.h"
 #include "apps/serve/wide.h"
 #include "core/base/json.h"
@@ -571,9 +572,17 @@ int ask_read_format(ask *a, const json_t *format, const char *field, fault *f) {
 /* ---- all ------------------------------------------------------------------------------------- */
 
 /* Members that texts of an ask point into. */
-static const char *const pointed[] = {"model",  "stop",    "stop_sequences",       "banned_strings",
-                                      "prompt", "options", "dry_sequence_breakers",
-                                      "suffix", "input_prefix", "input_suffix", "input_extra"};
+static const char *const pointed[] = {"model",
+                                      "stop",
+                                      "stop_sequences",
+                                      "banned_strings",
+                                      "prompt",
+                                      "options",
+                                      "dry_sequence_breakers",
+                                      "suffix",
+                                      "input_prefix",
+                                      "input_suffix",
+                                      "input_extra"};
 
 static json_t *kept_members(const json_t *root, const char *const *more) {
     json_t *kept = json_object();
@@ -697,10 +706,14 @@ static int read_seed(ask *a, const json_t *object, fault *f) {
 }
 
 int ask_read_common(ask *a, const json_t *object, fault *f) {
-    static const ask_refusal refused[] = {
-        {"min_keep", "0"},    {"t_max_predict_ms", "0"}, {"lora", "[]"},
-        {"image_data", "[]"}, {"n_indent", "0"},         {"use_beam_search", "false"},
-        {"min_tokens", "0"},  {"length_penalty", "1"},   {NULL, NULL}};
+    static const ask_refusal refused[] = {{"min_keep", "0"},
+                                          {"t_max_predict_ms", "0"},
+                                          {"image_data", "[]"},
+                                          {"n_indent", "0"},
+                                          {"use_beam_search", "false"},
+                                          {"min_tokens", "0"},
+                                          {"length_penalty", "1"},
+                                          {NULL, NULL}};
     for (const sampling_row *row = sampling_table; row->names != NULL; row++) {
         int given = 0;
         if (read_row(object, row, &a->sampler, &given, f) != 0) {
@@ -715,6 +728,11 @@ int ask_read_common(ask *a, const json_t *object, fault *f) {
         ask_bool(object, "timings_per_token", &a->timings, f) != 0 ||
         ask_texts(object, "stop", a->stops, ASK_STOPS_MAX, &a->n_stops, f) != 0 ||
         ask_texts(object, "banned_strings", a->bans, ASK_STOPS_MAX, &a->n_bans, f) != 0) {
+        return -1;
+    }
+    const json_t *lora = member(object, "lora");
+    a->has_lora = lora != NULL;
+    if (lora != NULL && lora_read_list(lora, "lora", &a->lora, f) != 0) {
         return -1;
     }
     int cache = 1;

@@ -10,6 +10,7 @@
 #include "apps/options.h"
 #include "apps/serve/picture.h"
 #include "include/godwit_answer.h"
+#include "include/godwit_lora.h"
 
 enum {
     ASK_CHOICES_MAX = 128,
@@ -49,6 +50,8 @@ typedef struct ask {
     uint32_t given_rows; /* of sampling_table, that the request says */
     int echo, ignore_eos, return_tokens, timings, progress, no_cache;
     int32_t priority;
+    int has_lora;
+    gw_lora_pick lora; /* that the request says */
     gw_grammar_kind grammar_kind;
     char *grammar;             /* malloc'd; NULL: any text */
     const char *grammar_field; /* that said so */

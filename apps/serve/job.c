@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "apps/serve/job_parts.h"
+#include "apps/serve/lora.h"
 #include "apps/serve/metrics.h"
 #include "apps/serve/random.h"
 
@@ -231,6 +232,10 @@ static void on_model(void *user, model *m, const fault *f) {
         return;
     }
     ask_take_model(&j->ask, j->s->o, m->gw);
+    j->lora = j->ask.lora;
+    if (!j->ask.has_lora) {
+        lora_usual(j->s->o, m, j->ask.model, &j->lora);
+    }
     models_keep(j->s->models, m, j->ask.keep_alive);
     j->busy = 1;
     j->work.run = prepare;

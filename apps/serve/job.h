@@ -124,6 +124,7 @@ struct job {
     ask ask;
     fault f;
     model *m;
+    gw_lora_pick lora; /* that it has */
     model_wait wait;
     loop_task work, back, events_task;
     int busy;      /* a worker has it */

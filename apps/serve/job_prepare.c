@@ -6,6 +6,7 @@
 
 #include "apps/serve/fill.h"
 #include "apps/serve/job_parts.h"
+#include "apps/serve/lora.h"
 #include "apps/serve/random.h"
 
 static int no_memory(job *j) { return fault_set(&j->f, 503, NULL, "out of memory"); }
@@ -396,7 +397,8 @@ static int submit(job *j, size_t prompt) {
         .seen = a->prompts[prompt].seen,
         .n_seen = a->prompts[prompt].n_seen,
     };
-    gw_status status = gw_batch_submit(j->m->batch, &options, &j->requests[prompt]);
+    gw_status status =
+        gw_batch_submit_adapted(j->m->batch, &options, &j->lora, &j->requests[prompt]);
     if (status != GW_OK) {
         free(of);
         return submit_fault(j, status);
@@ -433,6 +435,9 @@ int job_prepare(job *j) {
     if (j->m->batch == NULL) {
         return fault_set(&j->f, 501, "model", "%s makes vectors (/v1/embeddings), no text",
                          j->m->id);
+    }
+    if (lora_check_pick(j->m, &j->lora, &j->f) != 0) {
+        return -1;
     }
     if ((a->chat != NULL ? read_chat(j) : read_prompts(j)) != 0 || check_prompts(j) != 0 ||
         job_see(j) != 0 || read_bias_texts(j) != 0 || take_seed(j) != 0 || open_choices(j) != 0) {

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "apps/lora.h"
 #include "apps/pictures.h"
 #include "apps/serve/grammars.h"
 #include "apps/serve/listen.h"
@@ -269,6 +270,14 @@ static gw_status open_seeing(entry *e, const app_options *o, gw_model_options *o
     return status;
 }
 
+static void take_scales(model *m) {
+    gw_lora_info info[GW_LORA_MOST];
+    size_t n = gw_model_adapters(m->gw, info, GW_LORA_MOST);
+    for (size_t i = 0; i < GW_LORA_MOST; i++) {
+        m->lora_scales[i] = i < n ? info[i].scale : 0.0f;
+    }
+}
+
 static gw_status open_model(entry *e, const app_options *o) {
     gw_model_options options;
     int64_t pool = (int64_t)o->cache_tokens;
@@ -282,10 +291,12 @@ static gw_status open_model(entry *e, const app_options *o) {
     options.progress = on_progress;
     options.progress_user = e;
     gw_status status = open_seeing(e, o, &options);
+    status = status == GW_OK ? lora_open(o, e->m.gw, 1) : status;
     if (status != GW_OK) {
         return status;
     }
     gw_model_describe(e->m.gw, &e->m.info);
+    take_scales(&e->m);
     e->m.n_ctx = context_of(o, &e->m.info);
     return open_batch(e, o);
 }
@@ -454,6 +465,10 @@ size_t models_find(const models *all, const char *name) {
             return i;
         }
     }
+    gw_lora_pick pick;
+    if (lora_named(all->s->o, name, &pick)) {
+        return 0; /* adapters are those of the only model */
+    }
     return all->n == 1 ? 0 : all->n; /* programs that know no other name than their own */
 }
 
@@ -590,6 +605,13 @@ int models_open(server *s, models **out) {
         return APP_FAILURE;
     }
     all->n = all->n_found;
+    if (lora_check(s->o) != 0) {
+        return APP_USAGE;
+    }
+    if (all->n > 1 && s->o->lora.n > 0) {
+        app_error("--lora: adapters belong to one model, and %zu are served", all->n);
+        return APP_USAGE;
+    }
     for (size_t i = 0; i < all->n; i++) {
         entry *e = &all->entries[i];
         e->all = all;

@@ -15,6 +15,7 @@
 #include "apps/serve/sights.h"
 #include "apps/serve/server.h"
 #include "include/godwit_encoder.h"
+#include "include/godwit_lora.h"
 
 typedef enum model_state {
     MODEL_ABSENT,
@@ -41,6 +42,7 @@ typedef struct model {
     gw_batch *batch;     /* NULL: it makes vectors and scores, no text */
     gw_encoder *encoder; /* NULL: it makes text */
     gw_encoder_info encodes;
+    float lora_scales[GW_LORA_MOST]; /* of adapters in texts that choose none; the loop's */
     int32_t n_ctx;
     int32_t anchor; /* a token of which the text is known: what another adds is its own text */
     size_t anchor_bytes;

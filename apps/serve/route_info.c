@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/lora.h"
 #include "apps/serve/metrics.h"
 #include "apps/serve/models.h"
 #include "apps/serve/page.h"
@@ -135,6 +136,16 @@ static json_t *model_object(const server *s, size_t i) {
     return one;
 }
 
+/* Adapters with a name of their own are models to requests. */
+static json_t *adapter_object(const server *s, size_t i) {
+    char name[GW_LORA_NAME];
+    return lora_name(s->o, i, name, sizeof name)
+               ? json_pack("{s:s, s:s, s:I, s:s, s:s}", "id", name, "object", "model", "created",
+                           (json_int_t)s->started_at, "owned_by", "godwit", "parent",
+                           models_id(s->models, 0))
+               : NULL;
+}
+
 static void answer_models(conn *c, const char *rest) {
     const server *s = conn_server(c);
     json_t *data = json_array(), *names = json_array();
@@ -149,6 +160,12 @@ static void answer_models(conn *c, const char *rest) {
                                         "slug", id, "capabilities", "completion", "tools",
                                         m != NULL && m->sights != NULL ? "multimodal" : NULL));
     }
+    for (size_t i = 0; i < s->o->lora.n; i++) {
+        json_t *one = adapter_object(s, i);
+        if (one != NULL) {
+            json_array_append_new(data, one);
+        }
+    }
     reply_json(c, 200,
                json_pack("{s:s, s:o, s:o}", "object", "list", "data", data, "models", names));
 }
@@ -158,6 +175,13 @@ static void answer_model(conn *c, const char *rest) {
     for (size_t i = 0; i < models_count(s->models); i++) {
         if (strcmp(models_id(s->models, i), rest) == 0) {
             reply_json(c, 200, model_object(s, i));
+            return;
+        }
+    }
+    for (size_t i = 0; i < s->o->lora.n; i++) {
+        char name[GW_LORA_NAME];
+        if (lora_name(s->o, i, name, sizeof name) && strcmp(name, rest) == 0) {
+            reply_json(c, 200, adapter_object(s, i));
             return;
         }
     }

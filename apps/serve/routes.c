@@ -9,7 +9,7 @@
 
 static const route *const families[] = {
     routes_info,     routes_text,   routes_chat,   routes_completions, routes_responses,
-    routes_messages, routes_native, routes_ollama, routes_vectors,
+    routes_messages, routes_native, routes_ollama, routes_vectors,     routes_lora,
 };
 
 enum { SMALL_BODY = 1 << 20 };

@@ -24,8 +24,8 @@ typedef struct route {
 } route;
 
 extern const route routes_info[], routes_text[], routes_chat[], routes_completions[],
-    routes_responses[], routes_messages[], routes_native[], routes_ollama[],
-    routes_vectors[]; /* end with NULL */
+    routes_responses[], routes_messages[], routes_native[], routes_ollama[], routes_vectors[],
+    routes_lora[]; /* end with NULL */
 
 /* What can be said before the body is read: no such route, no key, a foreign page. Non-zero: it has
  * been answered. *key: the key that was shown. */

@@ -13,7 +13,7 @@ static const gw_group alone = {.n = 1};
 gw_status gw_graph_new(const gw_graph_inputs *in, gw_graph *out) {
     const gw_blueprint *bp = gw_weights_blueprint(in->weights);
     enum { EACH = 6 }; /* nodes of a block at most */
-    size_t cards = 1, views = GW_MAX_DEVICES * (1 + GW_SPEC_VALUES);
+    size_t cards = 1, views = GW_MAX_DEVICES * (2 + GW_SPEC_VALUES);
     for (int d = 0; in->groups != NULL && d < in->n_devices; d++) {
         cards = (size_t)in->groups[d].n > cards ? (size_t)in->groups[d].n : cards;
     }
@@ -83,29 +83,78 @@ static void emit_norm(walk *w, const gw_spec_block *b) {
     node->args.norm.eps = (float)number(w, b, GW_ARG_EPS, (double)w->in->hp->norm_eps);
     node->args.norm.kind = b->flags & GW_FLAG_LAYERNORM ? GW_NORM_LAYER : GW_NORM_RMS;
     finish(w, b, out);
+    /* Blocks out of a norm are not those of its floats: adapters take floats of their own, so that
+     * the product keeps its bits. */
+    if (b->out != GW_VALUE_STREAM && !more && readers(w, b->out) == (AS_ACT8 | AS_LORA)) {
+        gw_tensor *blocks = new_tensor(w, GW_FMT_ACT8, cols);
+        gw_node *again = new_node(w, GW_OP_NORM, role(w, b, 0), blocks);
+        gw_tensor *made = again->out;
+        *again = *node;
+        again->out = made;
+        w->value[b->out].act8 = blocks;
+    }
 }
 
-/* Up to three matrices stacked, and their biases, from arg and arg + 3. */
-static gw_node *new_product(walk *w, const gw_spec_block *b, int n, const char *what,
-                            gw_tensor *out) {
+static const gw_tensor *lora_route(walk *w) {
+    gw_tensor **view = &w->graph->lora_route[w->device];
+    if (*view == NULL) {
+        *view = view_of_rows(w, &w->in->lora_route[w->device]);
+    }
+    return *view;
+}
+
+/* y and of each row the products with its adapters, as of experts: y + sum of scale * B (A x). out
+ * may be y where it is placed. */
+static void adapt(walk *w, const gw_spec_block *b, const gw_lora_product *p, const gw_tensor *y,
+                  gw_tensor *out) {
+    gw_experts_args args = {.experts = gw_lora_bank_places(w->in->lora),
+                            .used = gw_lora_bank_at_once(w->in->lora),
+                            .act = {.kind = GW_ACT_NONE},
+                            .order = w->in->order};
+    const gw_tensor *x = as_f32(w, b->in);
+    gw_tensor *inner = new_tensor(w, GW_FMT_F32, args.used * (p->a.dim[0] / args.experts));
+    gw_node *node = new_node(w, GW_OP_EXPERTS_GLU, "lora_a", inner);
+    node->in[0] = x;
+    node->in[1] = lora_route(w);
+    node->w[0] = &p->a;
+    node->args.experts = args;
+    node = new_node(w, GW_OP_EXPERTS_DOWN, "lora_b", out);
+    node->in[0] = inner;
+    node->in[1] = lora_route(w);
+    node->in[2] = y;
+    node->w[0] = &p->b;
+    node->args.experts = args;
+}
+
+/* Up to three matrices stacked, and their biases, from arg and arg + 3; then `plus` (may be NULL),
+ * and what adapters add. out NULL: a new tensor. */
+static gw_tensor *new_product(walk *w, const gw_spec_block *b, int n, const char *what,
+                              const gw_tensor *plus, gw_tensor *out) {
     const gw_tensor *x = input(w, b, weight(w, b, 0));
+    const gw_lora_product *lora = adapted(w, b);
     int64_t cols = 0;
     for (int i = 0; i < n; i++) {
         cols += weight(w, b, i) != NULL ? weight(w, b, i)->dim[0] : 0;
     }
     out = out != NULL ? out : new_tensor(w, GW_FMT_F32, cols);
-    gw_node *node = new_node(w, GW_OP_LINEAR, what, out);
+    int in_place = lora == NULL || (out->buf != NULL && b->in != GW_VALUE_STREAM);
+    gw_tensor *y = in_place ? out : new_tensor(w, GW_FMT_F32, cols);
+    gw_node *node = new_node(w, GW_OP_LINEAR, what, y);
     node->in[0] = x;
+    node->in[1] = plus;
     for (int i = 0; i < n; i++) {
         node->w[i] = weight(w, b, i);
         node->w[3 + i] = weight(w, b, 3 + i);
     }
     node->args.linear.order = w->in->order;
-    return node;
+    if (lora != NULL) {
+        adapt(w, b, lora, y, out);
+    }
+    return out;
 }
 
 static void emit_qkv(walk *w, const gw_spec_block *b) {
-    give(w, b, new_product(w, b, 3, "attn_qkv", NULL)->out);
+    give(w, b, new_product(w, b, 3, "attn_qkv", NULL, NULL));
 }
 
 static void emit_linear(walk *w, const gw_spec_block *b) {
@@ -114,7 +163,7 @@ static void emit_linear(walk *w, const gw_spec_block *b) {
     int32_t columns[GW_MAX_CARDS + 1];
     const char *what = b->section == GW_SECTION_HEAD ? "head" : role(w, b, 0);
     if (is_cut(w, b, 0, columns)) {
-        const gw_tensor *share = new_product(w, b, 1, what, NULL)->out;
+        const gw_tensor *share = new_product(w, b, 1, what, NULL, NULL);
         gw_tensor *whole = new_result(w, b, columns[w->group->n]);
         exchange(w, share, columns, 1, NULL, whole);
         finish(w, b, whole);
@@ -123,7 +172,7 @@ static void emit_linear(walk *w, const gw_spec_block *b) {
     gw_tensor *out = single && first != NULL && (w->last || b->out == GW_VALUE_STREAM)
                          ? new_result(w, b, first->dim[0])
                          : NULL;
-    finish(w, b, new_product(w, b, gw_block_matrices(b), what, out)->out);
+    finish(w, b, new_product(w, b, gw_block_matrices(b), what, NULL, out));
 }
 
 static void emit_rope_kv(walk *w, const gw_spec_block *b) {
@@ -227,12 +276,10 @@ static void emit_residual(walk *w, const gw_spec_block *b) {
     int32_t first[GW_MAX_CARDS + 1];
     int cut = is_cut(w, b, 0, first);
     if (scale == 1.0 && !cut) {
-        gw_node *node = new_product(w, b, 1, what, stream_on(w, w->device));
-        node->in[1] = stream;
-        finish(w, b, node->out);
+        finish(w, b, new_product(w, b, 1, what, stream, stream_on(w, w->device)));
         return;
     }
-    const gw_tensor *y = new_product(w, b, 1, what, NULL)->out;
+    const gw_tensor *y = new_product(w, b, 1, what, NULL, NULL);
     if (cut) {
         gw_tensor *whole =
             scale == 1.0 ? stream_on(w, w->device) : new_tensor(w, GW_FMT_F32, first[w->group->n]);
@@ -273,8 +320,8 @@ static void emit_act(walk *w, const gw_spec_block *b, const gw_tensor *x, gw_act
 static void emit_glu(walk *w, const gw_spec_block *b) {
     gw_act_args act = act_args(w, b, 1);
     int biased = weight(w, b, 3) != NULL || weight(w, b, 4) != NULL;
-    if (act.kind != GW_ACT_SILU || act.limit > 0.0f || biased) {
-        emit_act(w, b, new_product(w, b, 2, "ffn_gate_up", NULL)->out, act);
+    if (act.kind != GW_ACT_SILU || act.limit > 0.0f || biased || adapted(w, b) != NULL) {
+        emit_act(w, b, new_product(w, b, 2, "ffn_gate_up", NULL, NULL), act);
         return;
     }
     const gw_tensor *x = input(w, b, weight(w, b, 0)), *gate = weight(w, b, 0);
@@ -295,7 +342,7 @@ static void emit_glu(walk *w, const gw_spec_block *b) {
 }
 
 static void emit_mlp(walk *w, const gw_spec_block *b) {
-    emit_act(w, b, new_product(w, b, 1, "ffn_up", NULL)->out, act_args(w, b, 0));
+    emit_act(w, b, new_product(w, b, 1, "ffn_up", NULL, NULL), act_args(w, b, 0));
 }
 
 static void emit_mix(walk *w, const gw_spec_block *b) {

@@ -8,6 +8,7 @@
 #ifndef GW_MODEL_BUILD_H
 #define GW_MODEL_BUILD_H
 
+#include "core/model/lora_bank.h"
 #include "core/model/weights.h"
 
 /* What a graph is built over; tensors are borrowed and must outlive the graph's plan. */
@@ -35,6 +36,10 @@ typedef struct gw_graph_inputs {
      * of [rows, d]: that, then what is added after each of the first n_deep layers; 0 elsewhere */
     const gw_tensor *gate, *seen;
     int n_deep;
+    /* Or NULL: adapters, and [devices] of [rows, 2 at_once] f32, placed: of each row the places of
+     * its adapters in increasing order, 0 where it has fewer, then their scales */
+    const gw_lora_bank *lora;
+    const gw_tensor *lora_route;
     gw_tensor logits; /* [rows, v] f32, placed on the device of the last block */
     /* Or NULL: ids [rows, 1] i32 on the device of the logits, which gw_graph_sample writes and an
      * embedding on the same device reads; the choices [rows, GW_CHOICE_WORDS] i32 beside it. Behind
@@ -59,6 +64,7 @@ typedef struct gw_graph {
     gw_tensor *logits[GW_MAX_CARDS];                 /* what the head's last block has given */
     const gw_tensor *hidden;                         /* what gw_graph_hidden has given */
     gw_tensor *kept[GW_MAX_DEVICES][GW_SPEC_VALUES]; /* views of kept values           */
+    gw_tensor *lora_route[GW_MAX_DEVICES];           /* views of the adapters' route   */
     int exchanges;                                   /* so far                         */
 } gw_graph;
 

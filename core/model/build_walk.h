@@ -21,10 +21,10 @@ typedef struct walk {
     const gw_graph_inputs *in;
     const gw_blueprint *bp;
     handed value[GW_SPEC_VALUES];
-    int layer, device, block; /* block: index in the blueprint */
-    gw_block_kind before;     /* the block before it           */
-    int last;                 /* of the section: its result goes to `result` */
-    int deep;                 /* the section `deep` of the layers */
+    int layer, device, block;  /* block: index in the blueprint */
+    gw_block_kind before;      /* the block before it           */
+    int last;                  /* of the section: its result goes to `result` */
+    int deep;                  /* the section `deep` of the layers */
     char idle[GW_SPEC_BLOCKS]; /* nobody needs what the block gives */
     const gw_tensor *result;
     const gw_group *group; /* that runs the block, and which of its cards this is */
@@ -92,6 +92,11 @@ static inline const gw_tensor *reads_by(const walk *w, const gw_spec_block *b) {
     return gw_block_matrices(b) > 0 ? weight(w, b, arg) : NULL;
 }
 
+/* What adapters have for the block in this layer; NULL: nothing. */
+static inline const gw_lora_product *adapted(const walk *w, const gw_spec_block *b) {
+    return b->section == GW_SECTION_LAYER ? gw_lora_bank_at(w->in->lora, w->layer, b->index) : NULL;
+}
+
 /* Which value of the input each column of a quantized matrix takes; NULL: in order. */
 static inline const gw_tensor *columns_of(const walk *w, const gw_spec_block *b, int arg) {
     return gw_weights_columns(w->in->weights, b->weight[arg], w->layer, w->device);
@@ -102,7 +107,7 @@ static inline int runs(const walk *w, const gw_spec_block *b) {
            !w->idle[b->index] && b->section == w->bp->block[w->block].section;
 }
 
-enum { AS_F32 = 1, AS_ACT8 = 2 };
+enum { AS_F32 = 1, AS_ACT8 = 2, AS_LORA = 4 /* floats, for adapters of the product */ };
 
 /* How the blocks behind this one read value v, up to where it is given anew. */
 static inline int readers(const walk *w, int v) {
@@ -114,6 +119,7 @@ static inline int readers(const walk *w, int v) {
         }
         if (b->in == v) {
             mask |= is_quantized(reads_by(w, b)) && columns_of(w, b, 0) == NULL ? AS_ACT8 : AS_F32;
+            mask |= adapted(w, b) != NULL ? AS_LORA : 0;
         }
         mask |= b->side == v || b->plus == v || b->more == v ? AS_F32 : 0;
         if (b->out == v) {

@@ -265,12 +265,32 @@ static gw_status cut_of(const gw_weights *w, const gw_spec_weight *s, int layer,
     return GW_OK;
 }
 
-/* What stands for a layer in names. */
-static int number_of(const gw_weights *w, const gw_spec_weight *s, int layer) {
-    double own = s->numbered.n > 0 && is_folder(w)
-                     ? gw_spec_value(&w->bp, &w->hp, layer, s->numbered)
-                     : w->hp.layer[layer].named;
+/* What stands for a layer in names of a folder, or of a GGUF file. */
+static int number_in(const gw_weights *w, const gw_spec_weight *s, int layer, int folder) {
+    double own = s->numbered.n > 0 && folder ? gw_spec_value(&w->bp, &w->hp, layer, s->numbered)
+                                             : w->hp.layer[layer].named;
     return own >= 0.0 && own < 0x1p30 ? (int)own : 0;
+}
+
+static int number_of(const gw_weights *w, const gw_spec_weight *s, int layer) {
+    return number_in(w, s, layer, is_folder(w));
+}
+
+gw_status gw_weights_named(const gw_weights *w, int role, int layer, int folder, int i, char *name,
+                           size_t room, gw_entry *e, int *there) {
+    const gw_spec_weight *s = &w->bp.weight[role];
+    const gw_spec_source *source = folder ? &s->hf[i] : &s->gguf[i];
+    *there = i < (folder ? s->n_hf : s->n_gguf);
+    if (!*there) {
+        return GW_OK;
+    }
+    if (names_experts(source) || source->n_with > 0 || source->folded.n > 0 || source->span.n > 0 ||
+        source->buckets.n > 0) {
+        name[0] = '\0'; /* of no linear layer */
+        return GW_OK;
+    }
+    disk_name(source->name, number_in(w, s, layer, folder), 0, name, room);
+    return cut_of(w, s, layer, source, e);
 }
 
 /* The tensors of one way to store the weight; *found 0: it is not stored so. */

@@ -21,7 +21,8 @@ void gw_ahead_add(gw_batch *b, gw_seq *s) {
         memmove(a->at, a->at + 1, (GW_AHEAD - 1) * sizeof *a->at);
         a->n--;
     }
-    a->at[a->n++] = (gw_ahead_text){.tokens = s->tokens, .n = whole, .root = s->r->root};
+    a->at[a->n++] =
+        (gw_ahead_text){.tokens = s->tokens, .n = whole, .root = s->r->root, .lora = s->r->lora};
     s->tokens = NULL; /* the request ends, and nobody asks for them any more */
 }
 
@@ -51,7 +52,8 @@ static int32_t free_slot(const gw_batch *b) {
 static gw_status read_pages(gw_batch *b, const gw_ahead_text *t, int32_t slot, int32_t pos,
                             int32_t end) {
     for (int32_t i = 0; i < end - pos; i++) {
-        b->rows[i] = (gw_row){.token = t->tokens[pos + i], .pos = pos + i, .slot = slot};
+        b->rows[i] =
+            (gw_row){.token = t->tokens[pos + i], .pos = pos + i, .slot = slot, .lora = &t->lora};
     }
     GW_TRY(gw_batch_map(b, slot, 0, b->ahead.pages, end / GW_PAGE));
     GW_TRY(gw_rows_prefill(b->session, b->rows, end - pos));

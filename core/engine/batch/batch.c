@@ -117,6 +117,7 @@ static void free_batch(gw_batch *b) {
     free(b->slot);
     free(b->order);
     free(b->pictures.at);
+    free(b->lora_roots.at);
     free(b->rows);
     free(b->of_row);
     free(b->top);
@@ -247,7 +248,8 @@ static void free_new(gw_request *r) { /* nobody else has it */
     gw_request_drop(r);
 }
 
-static gw_status make_request(gw_batch *b, const gw_request_options *o, gw_request **out) {
+static gw_status make_request(gw_batch *b, const gw_request_options *o, const gw_lora_pick *lora,
+                              gw_request **out) {
     gw_request *r = calloc(1, sizeof *r);
     int32_t n = o->n > 0 ? o->n : 1;
     if (r == NULL || (r->seq = calloc((size_t)n, sizeof *r->seq)) == NULL) {
@@ -270,10 +272,11 @@ static gw_status make_request(gw_batch *b, const gw_request_options *o, gw_reque
     r->priority = o->priority;
     r->finish = GW_FINISH_STOP;
     r->submitted = gw_seconds_now();
-    gw_status seen = gw_request_see(r, b, o);
-    if (seen != GW_OK) {
+    gw_status taken = gw_lora_row_of(b->model, lora, &r->lora);
+    taken = taken == GW_OK ? gw_request_see(r, b, o) : taken;
+    if (taken != GW_OK) {
         free_new(r);
-        return seen;
+        return taken;
     }
     for (int32_t i = 0; i < n; i++) {
         gw_status status = make_seq(b, r, o, i);
@@ -314,13 +317,18 @@ static gw_status check_open(const gw_batch *b) {
 
 gw_status gw_batch_submit_sized(gw_batch *b, const gw_request_options *given, size_t size,
                                 gw_request **out) {
+    return gw_batch_submit_adapted_sized(b, given, size, NULL, out);
+}
+
+gw_status gw_batch_submit_adapted_sized(gw_batch *b, const gw_request_options *given, size_t size,
+                                        const gw_lora_pick *lora, gw_request **out) {
     gw_request_options o = {.n = 0};
     gw_request *r = NULL;
     GW_TRY(gw_options_take(&o, sizeof o, given, size, "request"));
     GW_TRY(check_open(b));
     GW_TRY(check_request(b, &o));
     GW_TRY(take_place(b, &o));
-    gw_status status = make_request(b, &o, &r);
+    gw_status status = make_request(b, &o, lora, &r);
     if (status != GW_OK) {
         atomic_fetch_sub(&b->queued, 1);
         atomic_fetch_sub(&b->queued_tokens, (long long)o.n_tokens);
@@ -368,7 +376,7 @@ static void take_inbox(gw_batch *b) {
         r = next;
     }
     for (; turned != NULL; turned = turned->next) {
-        turned->root = turned->no_cache ? gw_pages_new_root(b->pages) : turned->root;
+        turned->root = gw_batch_root(b, turned);
         for (int32_t i = 0; i < turned->n; i++) {
             gw_seq_enqueue(b, &turned->seq[i], 0);
         }

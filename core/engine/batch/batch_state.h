@@ -9,6 +9,7 @@
  *   drafts.c    tokens that may follow, in rows that a pass has to spare
  *   pictures.c  pages of prompts with pictures
  *   ahead.c     answers read as prompts while there is nothing else to do
+ *   adapters.c  requests with adapters
  *
  * A sequence is one choice of a request: its tokens, of which the first pos are in the cache. Rows
  * of its prompt are computed in prefill order, all others in decode order, whether for the first
@@ -78,6 +79,7 @@ struct gw_request {
     int32_t n_cached, n_read, n_generated;
     gw_finish finish;
     double submitted, queued_seconds, prompt_seconds;
+    gw_lora_row lora;
     gw_views views;    /* pictures of the prompt                                 */
     int32_t *pictures; /* [views.n] their names (gw_seq_page); NULL: not named yet */
 };
@@ -95,6 +97,16 @@ typedef struct gw_picture_keys {
     int32_t n, room;
 } gw_picture_keys;
 
+/* Adapters with their scales, and the name in front of the first page of texts that have them. */
+typedef struct gw_lora_root {
+    gw_page_name salted, name; /* salted: the root of the same salt without adapters */
+    gw_lora_row row;
+} gw_lora_root;
+typedef struct gw_lora_roots {
+    gw_lora_root *at;
+    int32_t n, room;
+} gw_lora_roots;
+
 /* Fairness (start-time fair queueing, Goyal et al. 1996): of each client that was served of late,
  * the virtual time at which its next request may start. */
 typedef struct gw_client {
@@ -110,6 +122,7 @@ typedef struct gw_ahead_text {
     int32_t *tokens;
     int32_t n;
     gw_page_name root;
+    gw_lora_row lora;
 } gw_ahead_text;
 typedef struct gw_ahead {
     gw_ahead_text at[GW_AHEAD];
@@ -155,6 +168,7 @@ struct gw_batch {
     gw_snapshots snapshots;
     gw_ahead ahead;
     gw_picture_keys pictures;
+    gw_lora_roots lora_roots;
     gw_batch_stats stats; /* as they grow */
     atomic_flag copying;
     gw_batch_stats shown; /* what others may copy, between the two of `copying` */
@@ -194,6 +208,9 @@ gw_status gw_batch_name_pictures(gw_batch *b, struct gw_request *r);
 /* Pictures of a prompt, taken over. */
 gw_status gw_request_see(struct gw_request *r, const gw_batch *b, const gw_request_options *o);
 void gw_request_unsee(struct gw_request *r);
+
+/* adapters.c: the root of a request's pages. */
+gw_page_name gw_batch_root(gw_batch *b, const struct gw_request *r);
 
 /* step.c */
 gw_status gw_batch_decode(gw_batch *b);

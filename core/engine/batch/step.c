@@ -48,7 +48,8 @@ static int32_t fill_rows(gw_batch *b, int32_t n) {
                                      .pos = p,
                                      .slot = s->slot,
                                      .last = last,
-                                     .less = gw_views_less(&s->r->views, p)};
+                                     .less = gw_views_less(&s->r->views, p),
+                                     .lora = &s->r->lora};
             int any = 0;
             if (s->r->views.n > 0 && p < prompt) {
                 gw_views_look(&s->r->views, p, 1, &b->rows[rows].seen, &any);

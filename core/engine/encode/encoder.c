@@ -299,6 +299,10 @@ gw_status gw_encoder_new_sized(gw_model *model, const gw_encoder_options *given,
     if (model->weights == NULL && !tabled) {
         return gw_fail(GW_E_UNSUPPORTED, model->name, "only the vocabulary of this model is open");
     }
+    if (model->adapters != NULL) {
+        return gw_fail(GW_E_UNSUPPORTED, model->name,
+                       "has adapters, which vectors are not made with");
+    }
     gw_encoder *e = calloc(1, sizeof *e);
     if (e == NULL) {
         return gw_fail(GW_E_NOMEM, "encoder", "no memory for an encoder");

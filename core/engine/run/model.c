@@ -276,6 +276,7 @@ void gw_model_free(gw_model *model) {
         return;
     }
     gw_tower_free(model->tower);
+    gw_adapters_free(model->adapters);
     gw_pair_form_free(model->pairs);
     gw_weights_free(model->weights);
     gw_arena_set_free(model->arenas);

@@ -2,6 +2,7 @@
 #ifndef GW_ENGINE_MODEL_STATE_H
 #define GW_ENGINE_MODEL_STATE_H
 
+#include "core/engine/run/adapters.h"
 #include "core/engine/run/model.h"
 #include "core/engine/placing/place.h"
 #include "core/model/weights.h"
@@ -22,10 +23,11 @@ struct gw_model {
     gw_place place; /* no devices: vocabulary only */
     gw_weights *weights;
     gw_fetch_rate fetch_rate;
-    struct gw_tower *tower; /* its eyes; NULL: none */
+    struct gw_tower *tower;     /* its eyes; NULL: none */
+    gw_adapters *adapters;      /* NULL: none */
     struct gw_pair_form *pairs; /* a reranker's form of pairs; NULL: the tokenizer's */
-    gw_arena_set *arenas;   /* shared by the plans of all sessions: one runs at a time */
-    gw_model_info info;     /* strings below */
+    gw_arena_set *arenas;       /* shared by the plans of all sessions: one runs at a time */
+    gw_model_info info;         /* strings below */
     char name[256], device_text[512], placed[224], format[32];
     char converted[32]; /* options.weights */
 };

@@ -235,6 +235,7 @@ static gw_status make_buffers(gw_session *s) {
     GW_TRY(gw_tables_new(place->devices, place->n_devices, gw_weights_blueprint(s->model->weights),
                          &s->model->hp, s->n_ctx, more, &s->tables));
     GW_TRY(gw_seeing_new(s));
+    GW_TRY(gw_adapting_new(s, s->most_rows > (int32_t)widest ? s->most_rows : (int32_t)widest));
     for (int d = 0; d < place->n_devices; d++) {
         GW_TRY(make_device_buffers(s, d));
     }
@@ -359,6 +360,7 @@ void gw_session_free(gw_session *s) {
     gw_session_hidden_free(s);
     gw_fetch_free(s);
     gw_seeing_free(s);
+    gw_adapting_free(s);
     for (int d = 0; d < s->model->place.n_devices; d++) {
         struct gw_buffer *const buffers[] = {s->stream[d], d == s->head_device ? s->logits : NULL,
                                              s->source_pages[d]};

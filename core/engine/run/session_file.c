@@ -104,11 +104,17 @@ static void digest_blueprint(digest *d, const gw_model *m) {
     digest_text(d, m->converted);
 }
 
-static void identify(const gw_model *m, uint64_t out[2]) {
+/* The model, and the adapters that the text has. */
+static void identify(const gw_session *s, uint64_t out[2]) {
+    const gw_model *m = s->model;
+    uint64_t lora = gw_lora_row_digest(m, &s->adapting.own);
     digest d = {.h = VERSION};
     digest_blueprint(&d, m);
     for (size_t i = 0; i < gw_checkpoint_count(m->checkpoint); i++) {
         digest_tensor(&d, gw_checkpoint_at(m->checkpoint, i));
+    }
+    if (lora != 0) {
+        digest_add(&d, &lora, sizeof lora);
     }
     out[0] = d.h;
     digest_text(&d, "second word");
@@ -177,7 +183,7 @@ static gw_status describe(const gw_session *s, const char *path, int32_t tokens,
                   .tokens = tokens,
                   .bytes = all};
     memcpy(out->magic, magic, sizeof magic);
-    identify(s->model, out->model);
+    identify(s, out->model);
     return GW_OK;
 }
 

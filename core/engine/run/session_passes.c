@@ -63,6 +63,10 @@ gw_status gw_pass_draw(gw_session *s, gw_pass *p, int rows, gw_order order, gw_p
         in.seen = s->seeing.seen_on;
         in.n_deep = s->seeing.parts - 1;
     }
+    if (s->adapting.rows != NULL) {
+        in.lora = s->model->adapters->bank;
+        in.lora_route = s->adapting.route_on;
+    }
     for (int d = 0; d < s->model->place.n_devices; d++) {
         stream[d] = s->stream_on[d];
         stream[d].dim[0] = parts == GW_PASS_HEAD ? s->most_rows : rows;

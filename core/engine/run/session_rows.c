@@ -107,7 +107,23 @@ gw_status gw_rows_state_load(gw_session *s, int32_t slot, int32_t pos, const voi
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static void set_rows(gw_session *s, const gw_row *rows, int32_t n) {
+typedef struct lora_rows {
+    const gw_row *rows;
+    const gw_lora_row *usual;
+} lora_rows;
+
+static const gw_lora_row *lora_of(const void *user, int32_t i) {
+    const lora_rows *of = user;
+    return of->rows[i].lora != NULL ? of->rows[i].lora : of->usual;
+}
+
+static gw_status show_adapters(gw_session *s, const gw_row *rows, int32_t n) {
+    const gw_adapters *a = s->model->adapters;
+    const lora_rows of = {rows, a != NULL ? &a->usual : NULL};
+    return a != NULL ? gw_adapting_show(s, lora_of, &of, n) : GW_OK;
+}
+
+static gw_status set_rows(gw_session *s, const gw_row *rows, int32_t n) {
     gw_step *step = &s->step;
     s->ahead = s->sees = 0;
     step->n = step->n_pick = n;
@@ -121,6 +137,7 @@ static void set_rows(gw_session *s, const gw_row *rows, int32_t n) {
         int32_t sees = rows[i].last > rows[i].pos ? rows[i].last : rows[i].pos;
         step->pos_max = sees > step->pos_max ? sees : step->pos_max;
     }
+    return show_adapters(s, rows, n);
 }
 
 gw_status gw_rows_fetch(gw_session *s, int32_t i) {
@@ -140,8 +157,8 @@ gw_status gw_rows_draw(gw_session *s, const gw_choice *rules, int32_t *ids) {
 gw_status gw_rows_decode(gw_session *s, const gw_row *rows, int32_t n, const gw_choice *rules,
                          int32_t *ids) {
     gw_pass *p = gw_session_decode_pass(s, n);
-    set_rows(s, rows, n);
-    gw_status status = rules != NULL ? gw_session_set_rules(s, rules, n) : GW_OK;
+    gw_status status = set_rows(s, rows, n);
+    status = status == GW_OK && rules != NULL ? gw_session_set_rules(s, rules, n) : status;
     if (status == GW_OK) {
         status = gw_pass_run(s, p, rules != NULL ? gw_plan_start : gw_plan_run);
     }
@@ -156,7 +173,8 @@ int gw_rows_steps(const gw_session *s) { return gw_session_steps_ahead(s) && !s-
 
 gw_status gw_rows_step(gw_session *s, const gw_row *row, const gw_choice *rule, int more,
                        int32_t *id) {
-    gw_status status = gw_session_step_row(s, rule, row, more, id);
+    gw_status status = show_adapters(s, row, 1);
+    status = status == GW_OK ? gw_session_step_row(s, rule, row, more, id) : status;
     if (status != GW_OK) {
         s->ahead = 0;
         (void)gw_plan_wait(s->next->plan); /* nothing is still at work */
@@ -165,7 +183,7 @@ gw_status gw_rows_step(gw_session *s, const gw_row *row, const gw_choice *rule, 
 }
 
 gw_status gw_rows_prefill(gw_session *s, const gw_row *rows, int32_t n) {
-    set_rows(s, rows, n);
+    GW_TRY(set_rows(s, rows, n));
     int any = 0;
     for (int32_t i = 0; s->seeing.parts > 0 && i < n; i++) {
         s->seeing.glances[i] = rows[i].seen;

@@ -15,7 +15,8 @@
  * positions learned ones count less. */
 typedef struct gw_row {
     int32_t token, pos, slot, last, less;
-    gw_glance seen; /* of a picture, in rows of prompts */
+    gw_glance seen;          /* of a picture, in rows of prompts */
+    const gw_lora_row *lora; /* NULL: as texts have it that choose nothing */
 } gw_row;
 
 /* Pages of slot from its entry `first` on. */

@@ -141,6 +141,7 @@ struct gw_session {
     gw_fetch fetch;
     gw_seeing seeing;
     gw_views views; /* pictures in the timeline */
+    gw_adapting adapting;
 };
 
 /* session.c: the body of gw_session_new; options of this version of the library, or NULL. */
