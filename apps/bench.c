@@ -7,6 +7,7 @@
 
 #include "apps/bench.h"
 #include "apps/output.h"
+#include "apps/pictures.h"
 #include "apps/signals.h"
 
 enum {
@@ -508,6 +509,7 @@ static int run_bench(const app_options *o) {
         return APP_USAGE;
     }
     int code = list_tests(&job);
+    code = code == APP_OK ? pictures_check(o) : code;
     if (code == APP_OK && o->assume_acceptance > 0 &&
         (o->draft == NULL || strcmp(o->draft, "ngram") == 0)) {
         app_error("--assume-acceptance needs the model that drafts: --draft MODEL");

@@ -75,11 +75,17 @@ static void print_summary(const inspect_job *job) {
               app_bytes(m->file_bytes, file), job->n_tensors, app_bytes(m->weight_bytes, weights),
               (double)m->n_params * 1e-6);
     if (m->n_layers > 0) {
-        out_print("%d layers, width %d, %d heads over %d of %d, feed-forward %d, vocabulary %d, "
-                  "context %d; KV cache %s per token\n",
-                  (int)m->n_layers, (int)m->d_model, (int)m->n_heads, (int)m->n_kv_heads,
-                  (int)m->d_head, (int)m->d_ff, (int)m->n_vocab, (int)m->n_ctx_train,
-                  app_bytes(m->kv_bytes_per_token, kv));
+        out_print("%d layers, width %d, %d heads over %d of %d, feed-forward %d", (int)m->n_layers,
+                  (int)m->d_model, (int)m->n_heads, (int)m->n_kv_heads, (int)m->d_head,
+                  (int)m->d_ff);
+    }
+    if (m->n_layers > 0 && m->n_ctx_train > 0) {
+        out_print(", vocabulary %d, context %d; KV cache %s per token", (int)m->n_vocab,
+                  (int)m->n_ctx_train, app_bytes(m->kv_bytes_per_token, kv));
+    }
+    out_text(m->n_layers > 0 ? "\n" : "");
+    if (m->note[0] != '\0') {
+        out_print("%s\n", m->note);
     }
     if (m->n_predictors > 0) {
         out_print("%d layer beside them predicts one token more: --draft mtp\n",

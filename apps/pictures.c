@@ -2,9 +2,12 @@
 #include "apps/pictures.h"
 
 #include <jansson.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "apps/signals.h"
 
 /* Room for one more. */
 static int grow(app_pictures *p) {
@@ -45,8 +48,14 @@ size_t pictures_find(const app_pictures *p, const char *path) {
     return i;
 }
 
+/* Ctrl-C ends a picture that is being seen. */
+static int stopped(void *user) { return *(const volatile int *)user; }
+
 gw_status pictures_see(app_pictures *p, gw_model *model, size_t i) {
-    return p->sight[i] != NULL ? GW_OK : gw_model_see(model, p->at[i], &p->sight[i]);
+    return p->sight[i] != NULL ? GW_OK
+                               : gw_model_see_between(model, p->at[i], stopped,
+                                                      (void *)(uintptr_t)signals_cancel(),
+                                                      &p->sight[i]);
 }
 
 gw_status pictures_open_model(const app_options *o, gw_model_options *options, gw_model **model,
@@ -74,7 +83,7 @@ gw_status pictures_open_model(const app_options *o, gw_model_options *options, g
 }
 
 int pictures_open(app_pictures *p, const app_options *o) {
-    if (o->image_files.n == 0) {
+    if (o->image_files.n == 0 && o->mmproj == NULL) {
         return APP_OK;
     }
     gw_status status = gw_images_open(o->model, o->mmproj, &p->images);
@@ -82,6 +91,13 @@ int pictures_open(app_pictures *p, const app_options *o) {
     for (size_t i = 0; i < o->image_files.n && code == APP_OK; i++) {
         code = pictures_read(p, o->image_files.at[i]);
     }
+    return code;
+}
+
+int pictures_check(const app_options *o) {
+    app_pictures none = {0};
+    int code = pictures_open(&none, o);
+    pictures_free(&none);
     return code;
 }
 

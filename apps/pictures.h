@@ -20,6 +20,8 @@ typedef struct app_pictures {
 
 /* Pictures of the files paths [n] for the model of o. Exit code; pictures_free in any case. */
 int pictures_open(app_pictures *p, const app_options *o);
+/* --mmproj without pictures: is it there, and a vision tower? Exit code. */
+int pictures_check(const app_options *o);
 int pictures_read(app_pictures *p, const char *path);          /* one more */
 size_t pictures_find(const app_pictures *p, const char *path); /* its number; n: there is none */
 /* The rows of the i-th, computed when first needed. */

@@ -493,6 +493,7 @@ static int run_run(const app_options *o) {
         app_error("--suffix: not together with %s", beams ? "--beams" : "--image");
         code = APP_USAGE;
     }
+    code = code == APP_OK && !need.images ? pictures_check(o) : code;
     code = code == APP_OK ? app_open_model(o, o->model, o->threads, &need, &job.g.model) : code;
     if (code == APP_OK) {
         gw_model_describe(job.g.model, &job.g.info);

@@ -25,8 +25,15 @@ typedef struct gw_eyes {
 /* 0: it has no eyes, or they are shut. */
 int gw_model_eyes(const gw_model *model, gw_eyes *out);
 /* One more holder of the sight, until gw_sight_free. GW_E_ARGUMENT: the patches are not those of
- * this tower; GW_E_LIMIT: too many; GW_E_CANCELLED. */
+ * this tower; GW_E_LIMIT: too many. */
 gw_status gw_model_see(gw_model *model, const gw_patches *patches, gw_sight **out);
+/* The same in parts of the tower of up to four layers: between two of them, and before the first,
+ * nothing of it is at work and `between` is called on this thread, which may compute something else
+ * of the model, a gw_batch_step for one. Other than 0 from it: GW_E_CANCELLED, and the picture can
+ * be seen from its beginning at any time. */
+typedef int (*gw_between_fn)(void *user);
+gw_status gw_model_see_between(gw_model *model, const gw_patches *patches, gw_between_fn between,
+                               void *user, gw_sight **out);
 void gw_sight_free(gw_sight *sight);
 
 /* What one run of the tower over the patches takes, whatever sights are kept. */

@@ -47,6 +47,37 @@ def test_what_is_wrong(folder, tmp_path):
     assert done.returncode == 2 and "--prompt-cache" in done.stderr
 
 
+def test_tower_without_pictures(folder, tmp_path):
+    """--mmproj is looked at though nothing is to be seen."""
+    tower = folder / "mmproj.gguf"
+    ways = (("run", "-m", folder, "-p", "w5", "-n", "2", "--no-stats"), ("bench", "-m", folder, "-p", "4", "-n", "1", "-r", "1"))
+    for way in ways:
+        assert run(*way, "--mmproj", tower).stdout
+        for wrong, words in ((tmp_path / "none.gguf", "none.gguf"), (DATA / "tales-2m-q4_0.gguf", "projector_type")):
+            done = run(*way, "--mmproj", wrong, check=False)
+            assert done.returncode == 1 and words in done.stderr and done.stderr.count("\n") == 1, done.stderr
+            assert not done.stdout
+
+
+def test_inspect_tower(folder, tmp_path):
+    tower = folder / "mmproj.gguf"
+    said = run("inspect", tower, "--check-tensors").stdout
+    assert "no model: --mmproj gives it to a model of the families qwen3vl qwen3vlmoe qwen35\n" in said
+    assert "3 layers, width 16, 2 heads over 2 of 8, feed-forward 16\n" in said and said.endswith("valid\n")
+    found = json.loads(run("inspect", tower, "--json").stdout)
+    assert found["valid"] and found["architecture"] == "clip" and found["layers"] == 3
+    data = tower.read_bytes()
+    (tmp_path / "new.gguf").write_bytes(data.replace(b"qwen3vl_merger", b"qwen9vl_merger"))
+    done = run("inspect", tmp_path / "new.gguf", "-q", check=False)
+    assert done.returncode == 1 and "no vision tower is known of 'qwen9vl_merger'" in done.stderr
+    assert "a vision tower (mmproj)" in done.stdout and "valid" not in done.stdout
+    (tmp_path / "cut.gguf").write_bytes(data[:-200])
+    done = run("inspect", tmp_path / "cut.gguf", "-q", check=False)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    done = run("run", "-m", tower, "-n", "1", check=False)
+    assert done.returncode == 1 and "not a model" in done.stderr
+
+
 def test_bench(folder):
     """Pictures of 64 x 48 pixels are 12 x 16 patches of 4, and four of those a row; the operations are those of its
     linear layers."""

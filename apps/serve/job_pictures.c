@@ -96,7 +96,7 @@ static int place(job *j, ask_prompt *p) {
     gw_sight **sight = calloc(p->n_pictures + 1, sizeof *sight);
     for (size_t i = 0; sight != NULL && i < p->n_pictures; i++) {
         look *l = j->ask.pictures.at[p->pictures[i]].look;
-        if (job_is_gone(j) || sights_see(j->m->sights, l, &j->f) != 0) {
+        if (job_is_gone(j) || sights_see(j->m->sights, l, &j->gone, &j->f) != 0) {
             free(sight);
             return j->f.status != 0 ? -1 : fault_set(&j->f, 503, NULL, "the client has left");
         }

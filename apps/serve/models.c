@@ -36,6 +36,9 @@ typedef struct entry {
     pthread_mutex_t lock;     /* of what follows */
     pthread_cond_t wake;
     int woken, stop;
+    size_t work; /* of the engine's thread: of the batch */
+    int halted;  /* ... whose step has failed */
+    double resumed; /* when the picture that is being encoded went on */
 } entry;
 
 struct models {
@@ -72,16 +75,38 @@ static int wait_for_work(entry *e, int idle) {
     return !stop;
 }
 
+/* A pass of the texts. Other than 0: the model has stopped. */
+static int step(entry *e) {
+    if (!e->halted && gw_batch_step(e->m.batch, &e->work) != GW_OK) {
+        fault_set(&e->why, 500, NULL, "%s: the model has stopped: %s", e->m.id, gw_error_text());
+        e->halted = 1;
+    }
+    return e->halted;
+}
+
+/* Between parts of a picture texts have as long as the last part took, one pass at least. */
+static int let_texts(void *user) {
+    entry *e = user;
+    double now = app_seconds(), end = now + (now - e->resumed);
+    int halted;
+    do {
+        halted = step(e);
+        now = app_seconds();
+    } while (!halted && e->work > 0 && now < end);
+    e->resumed = now;
+    return halted;
+}
+
 static void *engine(void *user) {
     entry *e = user;
-    size_t work = 0, pictures = 0;
-    while (wait_for_work(e, work == 0 && pictures == 0)) {
-        pictures = e->m.sights != NULL ? sights_serve(e->m.sights, e->m.gw) : 0;
-        if (gw_batch_step(e->m.batch, &work) != GW_OK) {
-            fault_set(&e->why, 500, NULL, "%s: the model has stopped: %s", e->m.id,
-                      gw_error_text());
+    size_t pictures = 0;
+    e->work = 0;
+    e->halted = 0;
+    while (!e->halted && wait_for_work(e, e->work == 0 && pictures == 0)) {
+        e->resumed = app_seconds();
+        pictures = e->m.sights != NULL ? sights_serve(e->m.sights, e->m.gw, let_texts, e) : 0;
+        if (step(e) != 0) {
             loop_post(e->all->s->loop, &e->died);
-            break;
         }
     }
     if (e->m.sights != NULL) {

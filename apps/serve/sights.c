@@ -2,7 +2,6 @@
 #include "apps/serve/sights.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +23,7 @@ struct look {
 typedef struct waiting {
     struct waiting *next;
     look *look;
+    const atomic_int *gone; /* other than 0: nobody waits for the answer any more */
     int done, status;
     char text[256];
 } waiting;
@@ -172,8 +172,8 @@ int sights_look(sights *s, picture *p, uint64_t salt, int for_text, fault *f) {
     return 0;
 }
 
-int sights_see(sights *s, look *l, fault *f) {
-    waiting w = {.look = l};
+int sights_see(sights *s, look *l, const atomic_int *gone, fault *f) {
+    waiting w = {.look = l, .gone = gone};
     pthread_mutex_lock(&s->lock);
     if (l->sight != NULL) {
         pthread_mutex_unlock(&s->lock);
@@ -216,7 +216,19 @@ static uint64_t bytes_of(const gw_sight *sight) {
     return rows * width * sizeof *first;
 }
 
-size_t sights_serve(sights *s, gw_model *gw) {
+/* What a picture that is being encoded is stopped by, and lets be computed between its parts. */
+typedef struct course {
+    const waiting *w;
+    gw_between_fn between;
+    void *user;
+} course;
+
+static int go_on(void *user) {
+    const course *c = user;
+    return atomic_load(c->w->gone) != 0 || c->between(c->user) != 0;
+}
+
+size_t sights_serve(sights *s, gw_model *gw, gw_between_fn between, void *user) {
     pthread_mutex_lock(&s->lock);
     waiting *w = s->first;
     if (w == NULL) {
@@ -226,7 +238,8 @@ size_t sights_serve(sights *s, gw_model *gw) {
     take_first(s);
     pthread_mutex_unlock(&s->lock);
     gw_sight *sight = NULL;
-    gw_status status = gw_model_see(gw, w->look->patches, &sight);
+    course c = {w, between, user};
+    gw_status status = gw_model_see_between(gw, w->look->patches, go_on, &c, &sight);
     w->status = (int)status;
     if (status != GW_OK) {
         snprintf(w->text, sizeof w->text, "%s", gw_error_text());

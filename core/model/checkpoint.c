@@ -419,7 +419,7 @@ gw_status gw_checkpoint_open(const char *path, const void *memory, size_t bytes,
 
 gw_status gw_checkpoint_open_as(const char *path, const void *memory, size_t bytes,
                                 const gw_spec_given *given, gw_checkpoint **out) {
-    return open_any(path, memory, bytes, OPEN_ALL, given, out);
+    return open_any(path, memory, bytes, given->bare ? OPEN_VOCAB : OPEN_ALL, given, out);
 }
 
 gw_status gw_checkpoint_open_vocab(const char *path, const void *memory, size_t bytes,

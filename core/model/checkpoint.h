@@ -50,6 +50,7 @@ typedef struct gw_spec_given {
     int predicts; /* text NULL: not the family's own, but that of the layers which a checkpoint of
                    * it ships to predict one token more, FAMILY-mtp. GW_E_UNSUPPORTED: not known */
     int sees;     /* the same of its vision tower, NAME-vision, or that of an mmproj file */
+    int bare;     /* names, shapes and bytes alone, of whatever family */
 } gw_spec_given;
 gw_status gw_checkpoint_open_as(const char *path, const void *memory, size_t bytes,
                                 const gw_spec_given *given, gw_checkpoint **out);

@@ -51,6 +51,27 @@ static int has_value(const gw_spec *spec, const char *key, const char *value) {
     return 0;
 }
 
+void gw_spec_words(const gw_spec *spec, const char *key, char *out, size_t room) {
+    gw_spec_line l;
+    size_t used = 0;
+    out[0] = '\0';
+    for (const char *p = gw_spec_text(spec); p != NULL && *p != '\0';) {
+        p = gw_spec_split(p, &l);
+        for (int i = 1; p != NULL && i < l.n && gw_spec_is(l.word[0], key); i++) {
+            size_t n = l.word[i].n;
+            if (used + n + 2 > room) {
+                return;
+            }
+            if (used > 0) {
+                out[used++] = ' ';
+            }
+            memcpy(out + used, l.word[i].at, n);
+            used += n;
+            out[used] = '\0';
+        }
+    }
+}
+
 static const gw_spec *find_spec(const char *architecture, int tower) {
     for (size_t i = 0; gw_spec_at(i) != NULL; i++) {
         const gw_spec *spec = gw_spec_at(i);
@@ -66,6 +87,10 @@ static const gw_spec *find_spec(const char *architecture, int tower) {
 
 const gw_spec *gw_spec_of(const char *architecture) { return find_spec(architecture, 0); }
 const gw_spec *gw_spec_tower(const char *name) { return find_spec(name, 1); }
+
+int gw_spec_sees_for(const gw_spec *tower, const char *family) {
+    return has_value(tower, "decoders", family);
+}
 
 /* "qwen3_moe" and "Qwen3MoeForCausalLM": letters and digits alike, then one of the endings. */
 static int is_class_of(gw_spec_word name, const char *type) {

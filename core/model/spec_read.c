@@ -249,8 +249,11 @@ static gw_status read_line(gw_spec_reader *r, const gw_spec_line *l) {
     if (gw_spec_is(key, "family") && l->n == 2) {
         return read_family(r, l);
     }
-    if ((gw_spec_is(key, "gguf") || gw_spec_is(key, "hf")) && l->n >= 2) {
-        return GW_OK;
+    static const char *const kept[] = {"gguf", "hf", "decoders", "placeholder"};
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) { /* for gw_spec_words */
+        if (gw_spec_is(key, kept[i]) && l->n >= 2) {
+            return GW_OK;
+        }
     }
     if (gw_spec_is(key, "prefix")) {
         return read_names(r, l, r->out->prefix, &r->out->n_prefixes);

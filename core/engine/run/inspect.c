@@ -16,7 +16,8 @@ struct gw_inspection {
     gw_status verdict;
     char *text; /* of the verdict; NULL: valid */
     const char *container;
-    char chat[32], format[32], (*formats)[16];
+    char chat[32], format[32], note[256], (*formats)[16];
+    int tower; /* it is one, and no model */
     gw_model_info info;
 };
 
@@ -94,6 +95,17 @@ static int32_t count_predictors(const char *path, const void *memory, size_t byt
     return n;
 }
 
+/* Does the file hold a vision tower (mmproj) instead of a model? */
+static int is_tower(const char *path, const void *memory, size_t bytes) {
+    const gw_spec_given bare = {.sees = 1, .bare = 1};
+    gw_checkpoint *c = NULL;
+    int is = gw_checkpoint_open_as(path, memory, bytes, &bare, &c) == GW_OK &&
+             gw_checkpoint_container(c) == GW_CONTAINER_GGUF &&
+             strcmp(gw_checkpoint_architecture(c), "clip") == 0;
+    gw_checkpoint_free(c);
+    return is;
+}
+
 /* As opening goes: tokenizer, family, tensors. */
 static gw_status check(gw_inspection *v, int flags, const volatile int *cancel) {
     const gw_vocab *vocab = NULL;
@@ -118,6 +130,21 @@ static gw_status check(gw_inspection *v, int flags, const volatile int *cancel) 
 
 /* ---- description --------------------------------------------------------------------------- */
 
+/* A tower has no vocabulary, no context and no cache. */
+static void note_tower(gw_inspection *v) {
+    const gw_blueprint *bp = gw_checkpoint_blueprint(v->checkpoint);
+    const gw_spec *spec = bp != NULL ? gw_spec_named(bp->family, strlen(bp->family)) : NULL;
+    char whose[128] = "";
+    if (spec != NULL) {
+        gw_spec_words(spec, "decoders", whose, sizeof whose);
+    }
+    snprintf(v->note, sizeof v->note,
+             "a vision tower (mmproj), no model: --mmproj gives it to a model%s%s",
+             whose[0] != '\0' ? " of the families " : "", whose);
+    v->info.n_vocab = v->info.n_ctx_train = 0;
+    v->info.kv_bytes_per_token = 0;
+}
+
 static void fill_info(gw_inspection *v) {
     gw_model_info *info = &v->info;
     const gw_hparams *hp = gw_checkpoint_hparams(v->checkpoint);
@@ -134,6 +161,9 @@ static void fill_info(gw_inspection *v) {
     info->architecture = gw_checkpoint_architecture(v->checkpoint);
     if (hp != NULL) {
         gw_describe_shape(hp, info);
+    }
+    if (v->tower) {
+        note_tower(v);
     }
 }
 
@@ -162,23 +192,44 @@ static gw_status keep_verdict(gw_inspection *v, gw_status status) {
     return status != GW_OK && v->text == NULL ? GW_E_NOMEM : GW_OK;
 }
 
+/* What a model is, or a vision tower. */
+static gw_status open_checkpoint(gw_inspection *v, const char *path, const void *memory,
+                                 size_t bytes) {
+    const gw_spec_given sees = {.sees = 1};
+    gw_status status = gw_checkpoint_open(path, memory, bytes, &v->checkpoint);
+    if (status != GW_E_METADATA || !is_tower(path, memory, bytes)) {
+        return status;
+    }
+    v->tower = 1;
+    return gw_checkpoint_open_as(path, memory, bytes, &sees, &v->checkpoint);
+}
+
+/* Perhaps the container is sound and what it says is not. */
+static void open_bare(gw_inspection *v, const char *path, const void *memory, size_t bytes) {
+    const gw_spec_given bare = {.sees = 1, .bare = 1};
+    if (v->tower) {
+        gw_checkpoint_open_as(path, memory, bytes, &bare, &v->checkpoint);
+    } else {
+        gw_checkpoint_open_vocab(path, memory, bytes, &v->checkpoint);
+    }
+}
+
 static gw_status look(gw_inspection *v, const char *path, const void *memory, size_t bytes,
                       int flags, const volatile int *cancel) {
     int weights = path != NULL && gw_is_weights_file(path); /* no model, but perhaps a sound file */
     gw_status status = weights ? gw_checkpoint_open_weights(path, &v->checkpoint)
-                               : gw_checkpoint_open(path, memory, bytes, &v->checkpoint);
+                               : open_checkpoint(v, path, memory, bytes);
     if (status == GW_OK && !weights) {
         status = check(v, flags, cancel);
     } else if (status == GW_OK && (flags & GW_INSPECT_VALUES)) {
         status = check_all_values(v->checkpoint, cancel);
     }
     GW_TRY(keep_verdict(v, status));
-    if (v->checkpoint == NULL &&
-        !weights) { /* perhaps the container is sound and what it says is not */
-        gw_checkpoint_open_vocab(path, memory, bytes, &v->checkpoint);
+    if (v->checkpoint == NULL && !weights) {
+        open_bare(v, path, memory, bytes);
     }
     GW_TRY(v->checkpoint != NULL ? describe(v) : GW_OK);
-    if (v->verdict == GW_OK && !weights) {
+    if (v->verdict == GW_OK && !weights && !v->tower) {
         v->info.n_predictors = count_predictors(path, memory, bytes);
     }
     return GW_OK;
@@ -191,7 +242,8 @@ gw_status gw_inspect(const char *path, const void *memory, size_t bytes, int fla
         return gw_fail(GW_E_NOMEM, path, "no memory");
     }
     v->container = "";
-    v->info = (gw_model_info){.name = "", .architecture = "", .format = v->format, .device = ""};
+    v->info = (gw_model_info){.name = "", .architecture = "", .format = v->format, .device = "",
+                              .note = v->note};
     gw_status status = look(v, path, memory, bytes, flags, cancel);
     if (status != GW_OK) {
         gw_inspection_free(v);

@@ -308,7 +308,15 @@ gw_status gw_model_see(gw_model *model, const gw_patches *patches, gw_sight **ou
     if (model->tower == NULL) {
         return gw_fail(GW_E_UNSUPPORTED, model->name, "was opened without eyes");
     }
-    return gw_tower_see(model->tower, patches, NULL, out);
+    return gw_tower_see(model->tower, patches, NULL, NULL, out);
+}
+
+gw_status gw_model_see_between(gw_model *model, const gw_patches *patches, gw_between_fn between,
+                               void *user, gw_sight **out) {
+    if (model->tower == NULL) {
+        return gw_fail(GW_E_UNSUPPORTED, model->name, "was opened without eyes");
+    }
+    return gw_tower_see(model->tower, patches, between, user, out);
 }
 
 gw_status gw_model_time_eyes(gw_model *model, const gw_patches *patches, gw_eyes_time *out) {

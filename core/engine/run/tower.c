@@ -204,22 +204,34 @@ void gw_tower_free(gw_tower *t) {
     free(t);
 }
 
-/* Of a GGUF file, which does not name it: the first of these that is one token; -1: none. */
-static int32_t spelled(const gw_model *decoder) {
-    static const char *const forms[] = {"<|image_pad|>", "<image_soft_token>", "<|image|>", "[IMG]",
-                                        "<|patch|>",     "<IMG_CONTEXT>",      "<image>"};
-    for (size_t i = 0; decoder->tokenizer != NULL && i < sizeof forms / sizeof forms[0]; i++) {
-        int32_t id = gw_model_special(decoder, forms[i]);
-        if (id >= 0) {
-            return id;
-        }
+/* Of a GGUF file, which does not name it; -1: it is no token there. */
+static int32_t spelled(const gw_tower *t, const gw_model *decoder) {
+    const gw_spec *tower = gw_spec_named(t->bp->family, strlen(t->bp->family));
+    char text[64] = "";
+    if (tower != NULL && decoder->tokenizer != NULL) {
+        gw_spec_words(tower, "placeholder", text, sizeof text);
     }
-    return -1;
+    return text[0] != '\0' ? gw_model_special(decoder, text) : -1;
+}
+
+/* Widths of rows agree by chance. A family that is not one of ours (--spec) may have any tower. */
+static gw_status check_family(const gw_tower *t, const gw_model *decoder) {
+    const gw_spec *tower = gw_spec_named(t->bp->family, strlen(t->bp->family));
+    const char *family = gw_weights_blueprint(decoder->weights)->family;
+    if (tower == NULL || gw_spec_named(family, strlen(family)) == NULL ||
+        gw_spec_sees_for(tower, family)) {
+        return GW_OK;
+    }
+    return gw_fail(GW_E_METADATA, gw_checkpoint_path(t->model->checkpoint),
+                   "is a vision tower of another family (%s) than the model %s (%s): --mmproj "
+                   "names the file that was published with the model",
+                   t->bp->family, gw_checkpoint_name(decoder->checkpoint), family);
 }
 
 gw_status gw_tower_check(gw_tower *t, const gw_model *decoder) {
     const gw_hparams *hp = &decoder->hp;
     const gw_blueprint *bp = gw_weights_blueprint(decoder->weights);
+    GW_TRY(check_family(t, decoder));
     if (t->d_out != hp->d_model) {
         return gw_fail(
             GW_E_METADATA, t->model->name,
@@ -230,7 +242,7 @@ gw_status gw_tower_check(gw_tower *t, const gw_model *decoder) {
         return gw_fail(GW_E_UNSUPPORTED, decoder->name, "cannot read pictures yet");
     }
     double token = gw_spec_named_number(bp, hp, "image_token", -1.0);
-    t->eye_token = token >= 0.0 && token < hp->n_vocab ? (int32_t)token : spelled(decoder);
+    t->eye_token = token >= 0.0 && token < hp->n_vocab ? (int32_t)token : spelled(t, decoder);
     return GW_OK;
 }
 
@@ -333,7 +345,7 @@ static gw_status new_sight(const gw_tower *t, const gw_patches *p, gw_sight **ou
     return GW_OK;
 }
 
-gw_status gw_tower_see(gw_tower *t, const gw_patches *p, const volatile int *cancel,
+gw_status gw_tower_see(gw_tower *t, const gw_patches *p, gw_between_fn between, void *user,
                        gw_sight **out) {
     gw_sight *s = NULL;
     gw_status status = GW_OK;
@@ -349,7 +361,7 @@ gw_status gw_tower_see(gw_tower *t, const gw_patches *p, const volatile int *can
     }
     GW_TRY(new_sight(t, p, &s));
     for (int32_t i = 0; i < p->n_tiles && status == GW_OK; i++) {
-        status = gw_tower_run(t, p, i, cancel,
+        status = gw_tower_run(t, p, i, between, user,
                               s->rows + (size_t)s->tile[i].first * (size_t)s->width);
     }
     if (status != GW_OK) {
@@ -372,7 +384,7 @@ gw_status gw_tower_time(gw_tower *t, const gw_patches *p, gw_eyes_time *out) {
     double start = gw_seconds_now();
     gw_status status = GW_OK;
     for (int32_t i = 0; i < p->n_tiles && status == GW_OK; i++) {
-        status = gw_tower_run(t, p, i, NULL,
+        status = gw_tower_run(t, p, i, NULL, NULL,
                               s->rows + (size_t)s->tile[i].first * (size_t)s->width);
     }
     out->seconds = gw_seconds_now() - start;

@@ -43,8 +43,9 @@ gw_status gw_tower_check(gw_tower *tower, const gw_model *decoder);
 /* How many layers of the decoder get rows of their own. */
 int gw_tower_deep(const gw_tower *tower);
 void gw_tower_describe(const gw_tower *tower, gw_eyes *out);
-gw_status gw_tower_see(gw_tower *tower, const gw_patches *patches, const volatile int *cancel,
-                       gw_sight **out);
+/* between may be NULL; see gw_model_see_between. */
+gw_status gw_tower_see(gw_tower *tower, const gw_patches *patches, gw_between_fn between,
+                       void *user, gw_sight **out);
 /* One run over patches, of which nothing is kept. */
 gw_status gw_tower_time(gw_tower *tower, const gw_patches *patches, gw_eyes_time *out);
 gw_status gw_tower_roof(const gw_tower *tower, gw_roof *out); /* of its device */

@@ -184,7 +184,7 @@ static gw_status build_part(gw_tower *t, gw_tower_pass *p, int layer, int part) 
     return freeze(t, leg, rows);
 }
 
-enum { LAYERS_AT_ONCE = 4 }; /* a run is cancelled between plans */
+enum { LAYERS_AT_ONCE = 4 }; /* a run is cancelled, and lets others compute, between plans */
 
 static gw_status build(gw_tower *t, gw_tower_pass *p, int rows) {
     const int n_layers = t->model->hp.n_layers, group = t->merge * t->merge;
@@ -441,7 +441,7 @@ static gw_status run_leg(gw_tower *t, gw_tower_leg *leg, const gw_grid_order *o,
 }
 
 gw_status gw_tower_run(gw_tower *t, const gw_patches *patches, int32_t number,
-                       const volatile int *cancel, float *out) {
+                       gw_between_fn between, void *user, float *out) {
     const gw_tile *tile = &patches->tile[number];
     gw_tower_pass *p = NULL;
     gw_grid_order o = {0};
@@ -451,7 +451,7 @@ gw_status gw_tower_run(gw_tower *t, const gw_patches *patches, int32_t number,
     GW_TRY_DONE(give_patches(t, p, patches, tile, &o));
     GW_TRY_DONE(give_shape(t, p, tile, &o));
     for (int i = 0; i < p->n_legs; i++) {
-        GW_TRY_DONE(cancel != NULL && *cancel
+        GW_TRY_DONE(between != NULL && between(user) != 0
                         ? gw_fail(GW_E_CANCELLED, "image", "cancelled at tile %d", number)
                         : run_leg(t, &p->leg[i], &o, p->room, out));
     }

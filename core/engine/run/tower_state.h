@@ -61,7 +61,7 @@ static inline int gw_tower_more(const gw_tower *t) { return t->class_row != NULL
 
 /* tower_pass.c. The rows of a tile, [groups, d_out * (1 + n_deep)] to out. */
 gw_status gw_tower_run(gw_tower *t, const gw_patches *patches, int32_t tile,
-                       const volatile int *cancel, float *out);
+                       gw_between_fn between, void *user, float *out);
 /* Operations of that run's linear layers, added up: of floats, of integers. */
 typedef struct gw_tower_ops {
     double floats, integers;
