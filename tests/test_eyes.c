@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include "core/model/spec.h"
+
 #define CLOSE_ENOUGH 2e-5 /* norm of the difference over norm of the reference */
 
 static double difference(const float *have, const float *want, size_t n) {
@@ -129,6 +131,34 @@ static void internvl6b(void **state) {
 static void lfm2vl(void **state) {
     (void)state;
     check_family("lfm2vl", 2);
+}
+
+/* Both in GGUF files, whose q and k stand otherwise than in the folder. */
+static void glm4v(void **state) {
+    (void)state;
+    example x;
+    float bits[512];
+    check_family("glm4v", 7);
+    open_example(&x, "tests/data/goldens-eyes/glm4v/text.gguf",
+                 "tests/data/goldens-eyes/glm4v/mmproj.gguf", NULL);
+    check_rows(&x);
+    check_text(&x, 5, bits);
+    close_example(&x);
+}
+
+static void glm4vmoe(void **state) {
+    (void)state;
+    check_family("glm4vmoe", 3);
+}
+
+static void kimivl(void **state) {
+    (void)state;
+    check_family("kimivl", 5);
+}
+
+static void kimik25(void **state) {
+    (void)state;
+    check_family("kimik25", 4);
 }
 
 /* ---- many requests -------------------------------------------------------------------------- */
@@ -284,6 +314,105 @@ static void within_a_picture(void **state) {
     close_example(&x);
 }
 
+/* ---- between parts of a tower --------------------------------------------------------------- */
+
+enum { PARTS = 6 }; /* three layers, and what three of them give the decoder */
+
+/* Stops before part `stop`; decodes a token before each. */
+typedef struct course {
+    int calls, stop;
+    gw_session *session;
+    int32_t token[PARTS];
+} course;
+
+static int between(void *user) {
+    course *c = user;
+    if (c->calls == c->stop) {
+        return 1;
+    }
+    if (c->session != NULL && c->calls < PARTS) {
+        c->token[c->calls] = best_of(gw_session_logits(c->session, 0), 64);
+        must(gw_session_decode(c->session, &c->token[c->calls], 1));
+    }
+    c->calls++;
+    return 0;
+}
+
+/* A picture is given up between parts and seen again; texts go on meanwhile, and neither has other
+ * bits for it. */
+static void between_parts(void **state) {
+    (void)state;
+    static const int32_t prompt[] = {5, 6, 7};
+    example x;
+    gw_sight *sight = NULL;
+    gw_session *s;
+    const gw_session_options options = {.kv_type = "f32", .n_ctx = 96};
+    open_example(&x, "tests/data/goldens-eyes/qwen3vl", NULL, NULL);
+    must(gw_session_new(x.model, &options, &s));
+    must(gw_session_prefill(s, prompt, 3));
+    x.patches.digest[0] ^= 1;
+    for (int stop = 0; stop < PARTS; stop++) {
+        course c = {.stop = stop};
+        assert_int_equal(gw_model_see_between(x.model, &x.patches, between, &c, &sight),
+                         GW_E_CANCELLED);
+        assert_int_equal(c.calls, stop);
+        assert_null(sight);
+    }
+    course c = {.stop = -1, .session = s};
+    must(gw_model_see_between(x.model, &x.patches, between, &c, &sight));
+    assert_int_equal(c.calls, PARTS);
+    assert_memory_equal(gw_sight_row(sight, 0), gw_sight_row(x.sight, 0),
+                        (size_t)gw_sight_rows(sight) * 3 * 32 * sizeof(float));
+    must(gw_session_rewind(s, 0));
+    must(gw_session_prefill(s, prompt, 3));
+    for (int i = 0; i < PARTS; i++) {
+        assert_int_equal(best_of(gw_session_logits(s, 0), 64), c.token[i]);
+        must(gw_session_decode(s, &c.token[i], 1));
+    }
+    gw_session_free(s);
+    gw_sight_free(sight);
+    close_example(&x);
+}
+
+/* ---- whose tower it is ---------------------------------------------------------------------- */
+
+/* Rows of all of these have 32 columns. */
+static void other_towers(void **state) {
+    (void)state;
+    static const char *const pairs[][2] = {
+        {"qwen3vl", "gemma3"}, {"qwen2vl", "qwen3vl"}, {"gemma3", "gemma4"}, {"glm4v", "kimivl"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        char path[200], mmproj[200];
+        gw_model *m = NULL;
+        snprintf(path, sizeof path, "tests/data/goldens-eyes/%s", pairs[i][0]);
+        snprintf(mmproj, sizeof mmproj, "tests/data/goldens-eyes/%s/mmproj.gguf", pairs[i][1]);
+        const gw_model_options options = {.path = path, .mmproj = mmproj, .images = 1};
+        assert_int_equal(gw_model_open(&options, &m), GW_E_METADATA);
+        assert_non_null(strstr(gw_error_text(), "another family"));
+    }
+}
+
+/* Each tower says whose it is, by names of families, and at which token its rows stand. */
+static void decoders(void **state) {
+    (void)state;
+    const gw_spec *spec;
+    int n = 0;
+    for (size_t i = 0; (spec = gw_spec_at(i)) != NULL; i++) {
+        char names[256], token[64];
+        gw_spec_words(spec, "decoders", names, sizeof names);
+        int tower = strstr(gw_spec_family(spec), "-vision") != NULL;
+        assert_int_equal(names[0] != '\0', tower);
+        gw_spec_words(spec, "placeholder", token, sizeof token);
+        assert_int_equal(token[0] != '\0', tower);
+        for (char *rest, *name = strtok_r(names, " ", &rest); name != NULL;
+             name = strtok_r(NULL, " ", &rest), n++) {
+            assert_non_null(gw_spec_named(name, strlen(name)));
+            assert_true(gw_spec_sees_for(spec, name));
+        }
+    }
+    assert_true(n >= 6);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(qwen3vl),
@@ -297,9 +426,16 @@ int main(void) {
         cmocka_unit_test(internvl),
         cmocka_unit_test(internvl6b),
         cmocka_unit_test(lfm2vl),
+        cmocka_unit_test(glm4v),
+        cmocka_unit_test(glm4vmoe),
+        cmocka_unit_test(kimivl),
+        cmocka_unit_test(kimik25),
         cmocka_unit_test(many_requests),
         cmocka_unit_test(picture_across_pages),
         cmocka_unit_test(within_a_picture),
+        cmocka_unit_test(between_parts),
+        cmocka_unit_test(other_towers),
+        cmocka_unit_test(decoders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -153,8 +153,8 @@ static void test_processors(void **state) {
         }
     }
     fclose(f);
-    assert_int_equal(kinds, 19);
-    assert_int_equal(pictures, 114);
+    assert_int_equal(kinds, 21);
+    assert_int_equal(pictures, 126);
 }
 
 /* A mark that was typed stays; those of the template are replaced in their order. */

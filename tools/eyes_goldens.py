@@ -11,13 +11,17 @@
 import json
 import math
 import pathlib
+import re
 import sys
 
 import torch
 from safetensors.torch import save_file
 from transformers import (Gemma3Config, Gemma3ForConditionalGeneration, Gemma4Config,
-                          Gemma4ForConditionalGeneration, InternVLConfig, InternVLForConditionalGeneration,
-                          Lfm2VlConfig, Lfm2VlForConditionalGeneration, Mistral3Config,
+                          Gemma4ForConditionalGeneration, Glm4vConfig, Glm4vForConditionalGeneration,
+                          Glm4vMoeConfig, Glm4vMoeForConditionalGeneration, InternVLConfig,
+                          InternVLForConditionalGeneration, Kimi_K25Config,
+                          Kimi_K25ForConditionalGeneration, Lfm2VlConfig,
+                          Lfm2VlForConditionalGeneration, Mistral3Config,
                           Mistral3ForConditionalGeneration, Qwen2_5_VLConfig,
                           Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
                           Qwen2VLForConditionalGeneration, Qwen3_5Config,
@@ -123,6 +127,103 @@ def qwen25vl():
 def qwen_run_of(model, rows, columns):
     model = randomise(model, 1)
     return model, qwen_run(model, rows, columns, 2)
+
+
+GLM_VISION = dict(depth=2, hidden_size=16, intermediate_size=24, num_heads=2, patch_size=4, image_size=24,
+                  temporal_patch_size=2, spatial_merge_size=2, out_hidden_size=32)
+GLM_IDS = dict(image_token_id=IMAGE, video_token_id=63, image_start_token_id=58, image_end_token_id=59,
+               video_start_token_id=56, video_end_token_id=57, tie_word_embeddings=False)
+
+
+def glm_text(**more):
+    """Half of a head rotates: four pairs, two by time."""
+    heads = dict(num_attention_heads=2, num_key_value_heads=1, head_dim=16)
+    return dict(text(), **heads, rope_parameters=dict(mrope([2, 1, 1], False), partial_rotary_factor=0.5), **more)
+
+
+def glm4v():
+    config = Glm4vConfig(text_config=glm_text(), vision_config=GLM_VISION, **GLM_IDS)
+    return qwen_run_of(Glm4vForConditionalGeneration(config), 4, 10)
+
+
+def glm4vmoe():
+    config = Glm4vMoeConfig(
+        text_config=glm_text(moe_intermediate_size=16, num_experts_per_tok=2, n_routed_experts=4),
+        vision_config=GLM_VISION, **GLM_IDS)
+    return qwen_run_of(Glm4vMoeForConditionalGeneration(config), 8, 4)
+
+
+def kimik25():
+    """5 x 6 places for 6 x 4 patches, which come by rows; latent attention."""
+    latent = dict(kv_lora_rank=16, q_lora_rank=None, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=8,
+                  moe_intermediate_size=16, n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1,
+                  first_k_dense_replace=1, num_key_value_heads=4, head_dim=8, model_type="deepseek_v3")
+    config = Kimi_K25Config(
+        text_config=dict(text(), **latent),
+        vision_config=dict(patch_size=4, pos_emb_height=5, pos_emb_width=5, num_attention_heads=2,
+                           num_hidden_layers=2, hidden_size=16, intermediate_size=24),
+        projection_hidden_size=16, image_token_id=IMAGE, video_token_id=63, vision_start_token_id=58,
+        vision_end_token_id=59, tie_word_embeddings=False)
+    model = randomise(Kimi_K25ForConditionalGeneration(config), 4)
+    rows, columns = 6, 4
+    patches = torch.randn(rows * columns, 3, 4, 4, generator=torch.Generator().manual_seed(2))
+    grid = torch.tensor([[1, rows, columns]])
+    ids = [5, 6, 7, 58] + [IMAGE] * (rows * columns // 4) + [59, 9, 10, 11]
+    out = model.model.get_image_features(patches, grid)
+
+    def logits(ids):
+        return model(input_ids=torch.tensor([ids]), pixel_values=patches, image_grid_thw=grid).logits[0]
+
+    names = ("mm_projector.pre_norm", "mm_projector.proj.0", "mm_projector.proj.2")
+    return (model, (patches.flatten(1), [[rows, columns]], rows_of(out), ids, logits), kimi_names(model, names),
+            lambda config: config)
+
+
+def kimi_names(model, projector):
+    """Its weights under the names of published checkpoints, which transformers 5.24 reads and does not
+    write: neighbouring pairs rotate there, and q, k and v of the tower are one matrix."""
+    out, state = {}, model.state_dict()
+
+    def pairs(w):
+        return w.unflatten(0, (2, 2, -1)).transpose(1, 2).flatten(0, 2)
+
+    for name, w in state.items():
+        name = re.sub(r"^model\.language_model\.", "language_model.model.", name.replace("lm_head", "language_model.lm_head"))
+        name = re.sub(r"vision_tower\.(layers|final)", r"vision_tower.encoder.\1", name.removeprefix("model."))
+        if name.startswith("vision_tower."):
+            name = re.sub(r"norm([12])", lambda m: f"norm{int(m[1]) - 1}", name.replace("layers", "blocks"))
+            name = re.sub(r"fc([12])", lambda m: f"fc{int(m[1]) - 1}", name.replace("attn.proj", "wo"))
+            name = name.replace("pos_emb.position_embeddings", "pos_emb.weight")
+        for old, new in zip(("mm_projector.pre_norm", "mm_projector.in_proj", "mm_projector.out_proj"), projector):
+            name = name.replace(old, new)
+        out[name] = w.bfloat16().contiguous()
+    for name in [n for n in out if "attn.q_proj" in n and n.startswith("vision_tower")]:
+        q, k, v = (out.pop(name.replace("q_proj", f"{x}_proj")) for x in "qkv")
+        out[name.replace("attn.q_proj", "wqkv")] = torch.cat([pairs(q), pairs(k), v]).contiguous()
+    for name in [n for n in out if "mlp.experts." in n]:
+        w = out.pop(name)
+        for e in range(w.shape[0]):
+            parts = w[e].chunk(2) if name.endswith("gate_up_proj") else [w[e]]
+            for part, one in zip(("gate_proj", "up_proj") if len(parts) == 2 else ("down_proj",), parts):
+                out[re.sub(r"experts\..*", f"experts.{e}.{part}.weight", name)] = one.contiguous()
+    return out
+
+
+def kimivl():
+    """The same as Kimi-VL, which has other names of the projector and of settings."""
+    model, run, _, _ = kimik25()
+    names = ("multi_modal_projector.pre_norm", "multi_modal_projector.linear_1", "multi_modal_projector.linear_2")
+
+    def settings(config):
+        text = dict(config["text_config"], scoring_func="sigmoid", topk_method="noaux_tc", rope_theta=10000.0)
+        del text["rope_parameters"]
+        seen = {k: config["vision_config"][k] for k in ("hidden_size", "intermediate_size", "merge_kernel_size",
+                                                       "num_attention_heads", "num_hidden_layers", "patch_size")}
+        seen.update(model_type="moonvit", init_pos_emb_height=5, init_pos_emb_width=5)
+        return {"architectures": ["KimiVLForConditionalGeneration"], "model_type": "kimi_vl",
+                "media_placeholder_token_id": IMAGE, "text_config": text, "vision_config": seen}
+
+    return model, run, kimi_names(model, names), settings
 
 
 def unfold(pixels, side):
@@ -284,12 +385,12 @@ def pictures(model, **given):
 
 
 FAMILIES = {f.__name__: f for f in (qwen3vl, qwen35, qwen2vl, qwen25vl, mistral3, gemma3, gemma4, smolvlm,
-                                    internvl, internvl6b, lfm2vl)}
+                                    internvl, internvl6b, lfm2vl, glm4v, glm4vmoe, kimik25, kimivl)}
 
 
 def make(folder, name):
     with torch.no_grad():
-        model, (patches, grid, features, ids, logits) = FAMILIES[name]()
+        model, (patches, grid, features, ids, logits), *published = FAMILIES[name]()
         rows, now, made = logits(ids), list(ids), []
         for _ in range(GREEDY):
             made.append(int(logits(now)[-1].argmax()))
@@ -299,6 +400,9 @@ def make(folder, name):
     model.bfloat16().save_pretrained(out)
     (out / "generation_config.json").unlink(missing_ok=True)
     config = json.loads((out / "config.json").read_text())
+    if published:
+        config = published[1](config)
+        save_file(published[0], out / "model.safetensors")
     (out / "config.json").write_text(json.dumps(config, separators=(",", ":")) + "\n")
     save_file({"patches": patches.contiguous(), "grid": torch.tensor(grid).flatten(),
                "features": features.float().contiguous(), "logits": rows[-1:].contiguous(),

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # tools/eyes_mmproj.py - of the small checkpoints in tests/data/goldens-eyes the vision towers as
-# mmproj files, with the keys, names and changes of llama.cpp's converter (b11434).
+# mmproj files, and the text of GLM-4.1V, with the keys, names and changes of llama.cpp's converter
+# (b11434).
 #
 #     tools/eyes_mmproj.py FOLDER
 import json
@@ -50,6 +51,15 @@ def interleaved(raw, shape, heads):
     order = [h * n + half * (n // 2) + i for h in range(heads) for i in range(n // 2)
              for half in (0, 1)]
     return b"".join(rows(raw, r, 1, each) for r in order)
+
+
+def columns_first(raw, shape, heads):
+    """Of q and k the pairs that rotate by column, then those by row, which are in turn."""
+    each, d = len(raw) // shape[0], shape[0] // 3
+    n = d // heads
+    order = [m * d + h * n + 4 * i + 2 * by + part for m in (0, 1) for h in range(heads) for by in (0, 1)
+             for i in range(n // 4) for part in (0, 1)]
+    return b"".join(rows(raw, r, 1, each) for r in order) + rows(raw, 2 * d, d, each)
 
 
 QWEN = [(r"patch_embed\.proj\.bias", "v.patch_embd.bias"), (r"pos_embed\.weight", "v.position_embd.weight"),
@@ -114,8 +124,27 @@ GEMMA4 = [(r"patch_embedder\.input_proj\.weight", "v.patch_embd.weight"),
           (r"encoder\.layers\.(\d+)\.mlp\.(gate|up|down)_proj\.linear\.weight", r"v.blk.\1.ffn_\2.weight"),
           (r"std_(bias|scale)", r"v.std_\1"),
           (r"embed_vision\.embedding_projection\.weight", "mm.input_projection.weight")]
+GLM = [(r"patch_embed\.proj\.bias", "v.patch_embd.bias"), (r"embeddings\.position_embedding\.weight", "v.position_embd.weight"),
+       (r"post_conv_layernorm\.weight", "v.norm_embd.weight"), (r"post_layernorm\.weight", "v.post_ln.weight"),
+       (r"blocks\.(\d+)\.norm([12])\.weight", r"v.blk.\1.ln\2.weight"),
+       (r"blocks\.(\d+)\.attn\.qkv\.weight", r"v.blk.\1.attn_qkv.weight"),
+       (r"blocks\.(\d+)\.attn\.proj\.weight", r"v.blk.\1.attn_out.weight"),
+       (r"blocks\.(\d+)\.mlp\.(gate|up|down)_proj\.weight", r"v.blk.\1.ffn_\2.weight"),
+       (r"downsample\.(\w+)", r"mm.patch_merger.\1"), (r"merger\.proj\.weight", "mm.model.fc.weight"),
+       (r"merger\.post_projection_norm\.(\w+)", r"mm.post_norm.\1"),
+       (r"merger\.(gate|up|down)_proj\.weight", r"mm.\1.weight")]
+KIMI = [(r"patch_embed\.proj\.(\w+)", r"v.patch_embd.\1"), (r"patch_embed\.pos_emb\.weight", "v.position_embd.weight"),
+        (r"encoder\.blocks\.(\d+)\.norm0\.(\w+)", r"v.blk.\1.ln1.\2"), (r"encoder\.blocks\.(\d+)\.norm1\.(\w+)", r"v.blk.\1.ln2.\2"),
+        (r"encoder\.blocks\.(\d+)\.wqkv\.(\w+)", r"v.blk.\1.attn_qkv.\2"),
+        (r"encoder\.blocks\.(\d+)\.wo\.(\w+)", r"v.blk.\1.attn_out.\2"),
+        (r"encoder\.blocks\.(\d+)\.mlp\.fc0\.(\w+)", r"v.blk.\1.ffn_up.\2"),
+        (r"encoder\.blocks\.(\d+)\.mlp\.fc1\.(\w+)", r"v.blk.\1.ffn_down.\2"),
+        (r"encoder\.final_layernorm\.(\w+)", r"v.post_ln.\1"), (r"(?:mm|multi_modal)_projector\.pre_norm\.(\w+)", r"mm.input_norm.\1"),
+        (r"(?:mm|multi_modal)_projector\.(?:proj\.0|linear_1)\.(\w+)", r"mm.1.\1"),
+        (r"(?:mm|multi_modal)_projector\.(?:proj\.2|linear_2)\.(\w+)", r"mm.2.\1")]
 TABLES = {"pixtral": PIXTRAL, "siglip_vision_model": SIGLIP, "gemma4_vision": GEMMA4,
-          "smolvlm_vision": SIGLIP, "siglip2_vision_model": SIGLIP, "internvl_vision": INTERNVL}
+          "smolvlm_vision": SIGLIP, "siglip2_vision_model": SIGLIP, "internvl_vision": INTERNVL,
+          "glm4v_vision": GLM, "glm4v_moe_vision": GLM, "kimi_k25_vision": KIMI, "moonvit": KIMI}
 BY_PIXEL = ("gemma4_vision", "siglip2_vision_model")  # whose patches are stored as rows of pixels
 
 
@@ -147,13 +176,19 @@ def tensors_of(stored, config, split):
     for name, (_, shape, raw) in stored.items():
         short = re.sub(r"^(model\.)?(visual\.|vision_model\.|vision_tower\.(?!transformer|patch_conv|ln_pre)"
                        r"(vision_model\.)?)?", "", name)
-        if short == "patch_embed.proj.weight":
+        if short == "patch_embed.proj.weight" and len(shape) == 5:
             frames(short, shape, raw, out)
+            continue
+        if name.startswith("language_model."):
             continue
         to = rename(short, TABLES.get(vision["model_type"], QWEN))
         if to is None:
             continue
         to = re.sub(r"deepstack\.(\d+)", lambda m: f"deepstack.{taps[int(m[1])]}", to)
+        if vision["model_type"] == "kimi_k25_vision" and "attn_qkv" in to:
+            raw = columns_first(raw, shape, vision["num_attention_heads"])
+        if "position_embd" in to and len(shape) == 3 and split:
+            shape = [shape[0] * shape[1], shape[2]]
         if split and "attn_qkv" in to:
             each = len(raw) // shape[0]
             for i, part in enumerate("qkv"):
@@ -172,12 +207,16 @@ def tensors_of(stored, config, split):
     return out
 
 
+LARGE = ("pixtral", "glm4v", "kimivl", "kimik25")  # their epsilon
+
+
 def pairs_of(config):
     v = config["vision_config"]
     kind = {"qwen3_vl": "qwen3vl_merger", "qwen3_5": "qwen3vl_merger", "qwen2_vl": "qwen2vl_merger",
             "qwen2_5_vl": "qwen2.5vl_merger", "mistral3": "pixtral", "gemma3": "gemma3",
             "gemma4": "gemma4v", "smolvlm": "idefics3", "internvl": "internvl",
-            "lfm2_vl": "lfm2"}[config["model_type"]]
+            "lfm2_vl": "lfm2", "glm4v": "glm4v", "glm4v_moe": "glm4v", "kimi_k25": "kimik25",
+            "kimi_vl": "kimivl"}[config["model_type"]]
     width = v.get("embed_dim", v["hidden_size"])
     for key in ("patch_size", "image_size"):
         if isinstance(v.get(key), list):
@@ -187,17 +226,23 @@ def pairs_of(config):
              "clip.vision.feed_forward_length": u32(v.get("intermediate_size") or v["hidden_size"]),
              "clip.vision.block_count": u32(v.get("depth") or v["num_hidden_layers"]),
              "clip.vision.attention.head_count": u32(v.get("num_heads") or v["num_attention_heads"]),
-             "clip.vision.attention.layer_norm_epsilon": f32(1e-5 if kind == "pixtral" else 1e-6),
+             "clip.vision.attention.layer_norm_epsilon": f32(1e-5 if kind in LARGE else 1e-6),
              "clip.vision.projection_dim": u32(config["text_config"]["hidden_size"]),
              "clip.vision.patch_size": u32(v["patch_size"])}
     side = int(v.get("num_position_embeddings", 0) ** 0.5)
     pairs["clip.vision.image_size"] = u32(side * v["patch_size"] or v.get("image_size", 256 if kind == "lfm2" else 64))
+    if kind.startswith("kimi"):
+        high = v.get("init_pos_emb_height") or v["pos_emb_height"]
+        pairs["clip.vision.image_size"] = u32(high * v["patch_size"])
+        pairs["clip.vision.projector.scale_factor"] = u32(v["merge_kernel_size"][0])
+    if kind == "kimik25":
+        pairs["clip.vision.pos_emb_height"] = pairs["clip.vision.pos_emb_width"] = u32(v["pos_emb_height"])
     if kind in ("gemma3", "idefics3", "internvl", "lfm2"):
         pairs["clip.vision.projector.scale_factor"] = u32(2)
     if kind == "qwen3vl_merger":
         taps = v.get("deepstack_visual_indexes", [])
         pairs["clip.vision.is_deepstack_layers"] = flags([i in taps for i in range(v["depth"])])
-    if kind in ("qwen3vl_merger", "pixtral"):
+    if kind in ("qwen3vl_merger", "pixtral", "glm4v"):
         pairs["clip.vision.spatial_merge_size"] = u32(2)
     if kind == "qwen2.5vl_merger":
         pairs["clip.vision.n_wa_pattern"] = u32(v["fullatt_block_indexes"][0] + 1)
@@ -205,10 +250,53 @@ def pairs_of(config):
     return pairs, kind
 
 
+# ---- the text of GLM-4.1V, whose q and k are other than in the folder
+
+GLM_TEXT = [(r"embed_tokens\.weight", "token_embd.weight"), (r"norm\.weight", "output_norm.weight"),
+            (r"lm_head\.weight", "output.weight"), (r"layers\.(\d+)\.input_layernorm\.weight", r"blk.\1.attn_norm.weight"),
+            (r"layers\.(\d+)\.post_attention_layernorm\.weight", r"blk.\1.ffn_norm.weight"),
+            (r"layers\.(\d+)\.post_self_attn_layernorm\.weight", r"blk.\1.post_attention_norm.weight"),
+            (r"layers\.(\d+)\.post_mlp_layernorm\.weight", r"blk.\1.post_ffw_norm.weight"),
+            (r"layers\.(\d+)\.self_attn\.([qkv])_proj\.(\w+)", r"blk.\1.attn_\2.\3"),
+            (r"layers\.(\d+)\.self_attn\.o_proj\.weight", r"blk.\1.attn_output.weight"),
+            (r"layers\.(\d+)\.mlp\.gate_up_proj\.weight", r"blk.\1.ffn_up.weight"),
+            (r"layers\.(\d+)\.mlp\.down_proj\.weight", r"blk.\1.ffn_down.weight")]
+
+
+def halves(raw, shape, head, turning):
+    """Of each head the even ones of the rows that turn, then the odd ones, then the rest."""
+    each = len(raw) // shape[0]
+    order = [h * head + r for h in range(shape[0] // head)
+             for r in [*range(0, turning, 2), *range(1, turning, 2), *range(turning, head)]]
+    return b"".join(rows(raw, r, 1, each) for r in order)
+
+
+def write_glm_text(folder, config, stored):
+    c, tensors = config["text_config"], {}
+    rope, head = c["rope_parameters"], c["head_dim"]
+    turning = int(head * rope["partial_rotary_factor"])
+    for name, (_, shape, raw) in stored.items():
+        to = rename(name.removeprefix("model.language_model."), GLM_TEXT)
+        if to is not None:
+            raw = halves(raw, shape, head, turning) if re.search(r"attn_[qk]\.", to) else raw
+            tensors[to] = (shape, BF16, raw)
+    pairs = {"general.architecture": text("glm4"), "glm4.context_length": u32(c["max_position_embeddings"]),
+             "glm4.embedding_length": u32(c["hidden_size"]), "glm4.block_count": u32(c["num_hidden_layers"]),
+             "glm4.feed_forward_length": u32(c["intermediate_size"]), "glm4.attention.head_count": u32(c["num_attention_heads"]),
+             "glm4.attention.head_count_kv": u32(c["num_key_value_heads"]), "glm4.attention.key_length": u32(head),
+             "glm4.attention.value_length": u32(head), "glm4.attention.layer_norm_rms_epsilon": f32(c["rms_norm_eps"]),
+             "glm4.rope.freq_base": f32(rope["rope_theta"]), "glm4.rope.dimension_count": u32(turning),
+             "glm4.rope.dimension_sections": struct.pack("<IIQ4i", 9, 5, 4, *rope["mrope_section"], 0),
+             "glm4.vocab_size": u32(c["vocab_size"])}
+    write_gguf(folder / "text.gguf", pairs, tensors)
+
+
 for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
     config = json.loads((folder / "config.json").read_text())
     pairs, kind = pairs_of(config)
-    split = kind in ("qwen2vl_merger", "qwen2.5vl_merger")
+    split = kind in ("qwen2vl_merger", "qwen2.5vl_merger", "kimivl")
     tensors = tensors_of(read_safetensors(folder / "model.safetensors"), config, split)
     write_gguf(folder / "mmproj.gguf", pairs, tensors)
+    if config["model_type"] == "glm4v":
+        write_glm_text(folder, config, read_safetensors(folder / "model.safetensors"))
     print(folder.name, kind, len(tensors))

@@ -43,17 +43,38 @@ static wide smart(double width, double height, double factor, double low, double
     return s;
 }
 
+static gw_status too_long(const char *where, int32_t width, int32_t height) {
+    return gw_fail(GW_E_LIMIT, where,
+                   "is %d x %d pixels; this model takes no picture that is more than 200 times as "
+                   "long as wide",
+                   (int)width, (int)height);
+}
+
 static gw_status size_smart(const char *where, const gw_processor *p, int32_t width, int32_t height,
                             gw_layout *out) {
     double longer = (double)most(width, height), shorter = (double)least(width, height);
     if (longer / shorter > 200) {
-        return gw_fail(GW_E_LIMIT, where,
-                       "is %d x %d pixels; this model takes no picture that is more than 200 times "
-                       "as long as wide",
-                       (int)width, (int)height);
+        return too_long(where, width, height);
     }
     wide size = smart(width, height, (double)p->patch * p->merge, (double)p->min_pixels,
                       (double)p->max_pixels, 0);
+    return keep(where, size, &out->scaled);
+}
+
+static gw_status size_frames(const char *where, const gw_processor *p, int32_t width,
+                             int32_t height, gw_layout *out) {
+    const double factor = (double)p->patch * p->merge;
+    double w = width, h = height;
+    if (h < factor || w < factor) {
+        double times = fmax(factor / h, factor / w);
+        h = floor(h * times);
+        w = floor(w * times);
+    }
+    if (fmax(h, w) / fmin(h, w) > 200) {
+        return too_long(where, width, height);
+    }
+    wide size = smart(w, h, factor, (double)p->min_pixels / p->temporal,
+                      (double)p->max_pixels / p->temporal, 0);
     return keep(where, size, &out->scaled);
 }
 
@@ -201,6 +222,9 @@ gw_status gw_layout_of(const char *where, const gw_processor *p, int32_t width, 
     switch (p->size) {
     case GW_SIZE_SMART:
         status = size_smart(where, p, width, height, &l);
+        break;
+    case GW_SIZE_FRAMES:
+        status = size_frames(where, p, width, height, &l);
         break;
     case GW_SIZE_FIXED:
         l.scaled = (gw_extent){p->side_w, p->side_h};

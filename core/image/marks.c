@@ -129,6 +129,7 @@ static const struct {
     void (*write)(text *t, const gw_processor *p, const gw_patches *x);
 } table[] = {
     {"qwen2_vl", {"<|image_pad|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>"}, repeated},
+    {"glm4v",    {"<|image|>", "<|begin_of_image|>", "<|end_of_image|>", "<|image|>"}, repeated},
     {"gemma3",   {"<start_of_image>", "", "", "<image_soft_token>"}, gemma3},
     {"gemma4",   {"<|image|>", "", "", "<|image|>"}, gemma4},
     {"pixtral",  {"[IMG]", "", "", "[IMG]"}, pixtral},

@@ -23,6 +23,8 @@
 /* How the size of what is cut into patches follows from a picture's size. */
 typedef enum gw_size_rule {
     GW_SIZE_SMART,   /* Qwen2-VL and followers: multiples of patch * merge, area within pixels    */
+    GW_SIZE_FRAMES,  /* GLM-4V: as SMART, pixels of all frames counted; what is less than one
+                      * merged patch is enlarged to it first                                      */
     GW_SIZE_FIXED,   /* Gemma 3, SigLIP: side_h x side_w                                          */
     GW_SIZE_LONGEST, /* Pixtral: longest edge at most, both rounded up to patch * merge           */
     GW_SIZE_BUDGET,  /* Gemma 4: aspect kept, largest multiples of patch * merge within tokens    */
@@ -60,7 +62,7 @@ typedef struct gw_processor {
                                equal: whoever adds the weights of all frames may set this to 1   */
     int32_t side_h, side_w; /* FIXED; of tiles: SPLIT, ASPECT, LFM2, CANVAS        */
     int32_t longest;        /* LONGEST, SPLIT: pixels of the longer edge           */
-    int64_t min_pixels, max_pixels; /* SMART                                               */
+    int64_t min_pixels, max_pixels; /* SMART, FRAMES                                        */
     int32_t min_tokens, max_tokens; /* LFM2: of what is no tile; BUDGET: max alone         */
     int32_t max_patches, max_side;  /* KIMI: in all, of an edge                            */
     int32_t min_tiles, max_tiles;   /* ASPECT, LFM2; CANVAS: max alone                     */

@@ -129,6 +129,7 @@ static gw_status read_size(reading *r) {
     }
     switch (p->size) {
     case GW_SIZE_SMART:
+    case GW_SIZE_FRAMES:
         return read_smart(r, size);
     case GW_SIZE_FIXED:
     case GW_SIZE_ASPECT:

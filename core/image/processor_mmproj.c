@@ -16,6 +16,8 @@ static void published(const char *projector, gw_processor *p) {
     } else if (p->size == GW_SIZE_SMART) { /* Qwen2-VL, Qwen2.5-VL */
         p->min_pixels = 3136;
         p->max_pixels = 12845056;
+    } else if (p->size == GW_SIZE_FRAMES) { /* GLM-4.1V, GLM-4.5V */
+        p->max_pixels = 9633792;
     } else if (p->size == GW_SIZE_SPLIT) { /* SmolVLM */
         p->longest = 2048;
     } else if (p->size == GW_SIZE_ASPECT) { /* InternVL 3 */
@@ -60,9 +62,10 @@ static gw_status read_sizes(const char *where, const json_t *keys, gw_processor 
     GW_TRY(number(where, keys, "vision.preproc_max_tiles", &p->max_tiles));
     GW_TRY(number(where, keys, "vision.image_min_pixels", &low));
     GW_TRY(number(where, keys, "vision.image_max_pixels", &high));
-    if (p->size == GW_SIZE_SMART) {
-        p->min_pixels = low > 0 ? low : p->min_pixels;
-        p->max_pixels = high > 0 ? high : p->max_pixels;
+    if (p->size == GW_SIZE_SMART || p->size == GW_SIZE_FRAMES) {
+        int64_t times = p->size == GW_SIZE_FRAMES ? p->temporal : 1;
+        p->min_pixels = low > 0 ? low * times : p->min_pixels;
+        p->max_pixels = high > 0 ? high * times : p->max_pixels;
     }
     if (p->size == GW_SIZE_LONGEST && image > 0) {
         p->longest = image;

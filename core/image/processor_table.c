@@ -18,6 +18,9 @@ static const gw_processor kinds[] = {
     {.kind = "qwen2_vl", .temporal = 2, .size = GW_SIZE_SMART, .filter = GW_FILTER_BICUBIC,
      .order = GW_PATCHES_BY_BLOCK, .patch = 14, .merge = 2, .min_pixels = 3136, .max_pixels = 1003520,
      .mean = CLIP_MEAN, .std = CLIP_STD},
+    {.kind = "glm4v", .temporal = 2, .size = GW_SIZE_FRAMES, .filter = GW_FILTER_BICUBIC,
+     .order = GW_PATCHES_BY_BLOCK, .patch = 14, .merge = 2, .min_pixels = 12544, .max_pixels = 11760000,
+     .mean = CLIP_MEAN, .std = CLIP_STD},
     {.kind = "gemma3", .size = GW_SIZE_FIXED, .filter = GW_FILTER_BILINEAR, .patch = 14,
      .merge = 4, .side_h = 224, .side_w = 224, .mean = HALVES, .std = HALVES},
     {.kind = "siglip", .size = GW_SIZE_FIXED, .filter = GW_FILTER_BICUBIC, .patch = 16,
@@ -57,12 +60,13 @@ static const struct {
     {"SmolVLMImageProcessor", "idefics3"},   {"GotOcr2ImageProcessor", "internvl"},
     {"Lfm2VlImageProcessor", "lfm2_vl"},     {"Llama4ImageProcessor", "llama4"},
     {"Kimi_K25ImageProcessor", "kimi_k25"},  {"KimiVLImageProcessor", "kimi_vl"},
+    {"Glm4vImageProcessor", "glm4v"},        {"Glm46VImageProcessor", "glm4v"},
 }, projectors[] = {
     {"qwen2vl_merger", "qwen2_vl"}, {"qwen2.5vl_merger", "qwen2_vl"}, {"qwen3vl_merger", "qwen2_vl"},
     {"gemma3", "gemma3"},           {"gemma4v", "gemma4"},            {"gemma4uv", "gemma4"},
     {"pixtral", "pixtral"},         {"lightonocr", "pixtral"},        {"idefics3", "idefics3"},
     {"internvl", "internvl"},       {"lfm2", "lfm2_vl"},              {"llama4", "llama4"},
-    {"kimivl", "kimi_vl"},          {"kimik25", "kimi_k25"},
+    {"kimivl", "kimi_vl"},          {"kimik25", "kimi_k25"},          {"glm4v", "glm4v"},
 };
 /* clang-format on */
 
@@ -127,7 +131,7 @@ static const char *odd_number(const gw_processor *p) {
     if ((p->size == GW_SIZE_LONGEST || p->size == GW_SIZE_SPLIT) && !within(p->longest, 1, 65535)) {
         return "longest_edge";
     }
-    if (p->size == GW_SIZE_SMART &&
+    if ((p->size == GW_SIZE_SMART || p->size == GW_SIZE_FRAMES) &&
         !(within(p->min_pixels, 0, p->max_pixels) && within(p->max_pixels, 1, GW_PICTURE_PIXELS))) {
         return "min_pixels or max_pixels";
     }

@@ -21,7 +21,9 @@ typedef enum gw_rope_spread {
     GW_ROPE_STRIPED, /* alternating: time, row, column, as long as row and column have any       */
     GW_ROPE_EACH,    /* as SIDE, and each part begins with the highest frequency again, of a
                       * head as wide as the part                                             */
-    GW_ROPE_EVEN     /* as SIDE; the first part has the even frequencies, the other the odd  */
+    GW_ROPE_EVEN,    /* as SIDE; the first part has the even frequencies, the other the odd  */
+    GW_ROPE_TURNS,   /* column and row in turn, each with the frequencies of EACH            */
+    GW_ROPE_ACROSS   /* as EACH, columns before rows                                         */
 } gw_rope_spread;
 
 /* One kind of positions. */

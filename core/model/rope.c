@@ -168,6 +168,12 @@ static int part_of(const gw_rope *r, const double *freq, int i, double *speed) {
         int part = i % 3, has = part == 1 ? r->by_row : r->by_column;
         return part > 0 && i < 3 * has ? part : 0;
     }
+    if (r->spread == GW_ROPE_TURNS || r->spread == GW_ROPE_ACROSS) {
+        int turns = r->spread == GW_ROPE_TURNS, by_row = turns ? i % 2 : i >= r->by_column;
+        int at = turns ? i / 2 : by_row ? i - r->by_column : i;
+        *speed = gw_rope_exp(-2.0 * at / (double)half * gw_rope_log(r->base));
+        return by_row ? 1 : 2;
+    }
     int part = i < by_time ? 0 : i < by_time + r->by_row ? 1 : 2;
     int begin = part == 0 ? 0 : part == 1 ? by_time : by_time + r->by_row;
     int width = part == 0 ? by_time : part == 1 ? r->by_row : r->by_column;

@@ -346,7 +346,7 @@ static gw_status read_grid(const gw_facts *facts, const gw_blueprint *bp, const 
                        "%g pairs rotate by row and %g by column; a head has %d", rows, columns,
                        r->dim / 2);
     }
-    if (!(spread >= GW_ROPE_SIDE && spread <= GW_ROPE_EVEN) || spread != floor(spread)) {
+    if (!(spread >= GW_ROPE_SIDE && spread <= GW_ROPE_ACROSS) || spread != floor(spread)) {
         return gw_fail(GW_E_METADATA, facts->where, "a rope has no spread of number %g", spread);
     }
     r->by_row = (int32_t)rows;

@@ -58,7 +58,7 @@ static const block_rule rules[GW_BLOCK_KINDS] = {
          {"cache", 'n', GW_ARG_CACHE, 1}, {"shared", 'n', GW_ARG_SHARED, 1}}},
     [GW_BLOCK_RESIDUAL] = {"residual", LAYER, LAYER, 0, 1, 1, LAST, 1,
         {{"bias", 'w', 3, 1}, {"scale", 'n', GW_ARG_SCALE, 1}}},
-    [GW_BLOCK_GLU] = {"glu", LAYER, LAYER, 1, 2, 2, LAST, 0,
+    [GW_BLOCK_GLU] = {"glu", LAYER, HEAD, 1, 2, 2, LAST, 0,
         {{"bias", 'w', 3, 2}, {"limit", 'n', GW_ARG_LIMIT, 1}, {"alpha", 'n', GW_ARG_ALPHA, 1}}},
     [GW_BLOCK_LINEAR] = {"linear", START, SCORE, 0, 1, 3, LAST, 0, {{"bias", 'w', 3, 0}}},
     [GW_BLOCK_MLP] = {"mlp", LAYER, SCORE, 1, 1, 1, LAST, 0,

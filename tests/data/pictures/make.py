@@ -26,6 +26,8 @@ from transformers.image_transforms import convert_to_rgb
 from transformers.models.gemma3.image_processing_gemma3 import Gemma3ImageProcessor
 from transformers.models.gemma4.image_processing_gemma4 import Gemma4ImageProcessor
 from transformers.models.got_ocr2.image_processing_got_ocr2 import GotOcr2ImageProcessor
+from transformers.models.glm46v.image_processing_glm46v import Glm46VImageProcessor
+from transformers.models.glm4v.image_processing_glm4v import Glm4vImageProcessor
 from transformers.models.kimi_k25.image_processing_kimi_k25 import Kimi_K25ImageProcessor
 from transformers.models.lfm2_vl.image_processing_lfm2_vl import Lfm2VlImageProcessor
 from transformers.models.lfm2_vl.processing_lfm2_vl import Lfm2VlProcessor
@@ -110,6 +112,12 @@ def qwen(p, image):
     o = p(images=[image], return_tensors="pt")
     n = int(o["image_grid_thw"][0].prod()) // 4
     return o["pixel_values"].numpy(), 1, n, "<|image_pad|>" * n
+
+
+def glm4v(p, image):
+    o = p(images=[image], return_tensors="pt")
+    n = int(o["image_grid_thw"][0].prod()) // 4
+    return o["pixel_values"].numpy(), 1, n, "<|image|>" * n
 
 
 def fixed(side, merge):
@@ -213,6 +221,8 @@ PROCESSORS = [  # the processor, what config.json adds, what it makes of a pictu
     (Kimi_K25ImageProcessor(), {}, kimi, 300),
     (Kimi_K25ImageProcessor(max_patches=64), {}, kimi, 500),
     (Kimi_K25ImageProcessor(size={"max_height": 8, "max_width": 8}), {}, kimi, 500),
+    (Glm4vImageProcessor(), {}, glm4v, 200),
+    (Glm46VImageProcessor(size=edges(12544, 90000)), {}, glm4v, 900),
 ]
 
 
