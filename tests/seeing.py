@@ -3,6 +3,8 @@
 import base64
 import json
 import shutil
+import struct
+import zlib
 
 from program import DATA
 
@@ -29,6 +31,21 @@ def seeing_model(path, template=TEMPLATE):
         "temporal_patch_size": 2, "size": {"shortest_edge": 64, "longest_edge": 1024},
         "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5], "resample": 3, "do_resize": True,
         "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True, "do_convert_rgb": True}))
+    return path
+
+
+def slow_picture(path, model, level=1):
+    """A picture of 8,192 patches, whose tower takes a while, for a model of seeing_model."""
+    settings = json.loads((model / "preprocessor_config.json").read_text())
+    settings["size"]["longest_edge"] = 16 * 8192
+    (model / "preprocessor_config.json").write_text(json.dumps(settings))
+    rows = b"".join(b"\0" + bytes((x * y + x) % 251 for x in range(3 * 512)) for y in range(256))
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 512, 256, 8, 2, 0, 0, 0)) +
+                     chunk(b"IDAT", zlib.compress(rows, level)) + chunk(b"IEND", b""))
     return path
 
 

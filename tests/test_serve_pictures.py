@@ -2,11 +2,14 @@
 # with others at once; they are counted, cached by what they hold, and refused in one line.
 import base64
 import concurrent.futures
+import http.client
+import json
+import time
 
 import pytest
 
 from program import run
-from seeing import PICTURES, TEMPLATE, coded, data_uri, seeing_model
+from seeing import PICTURES, TEMPLATE, coded, data_uri, seeing_model, slow_picture
 from serving import Server, serving
 
 SAY = "w5 w6 w7"
@@ -234,6 +237,41 @@ def test_eyes_shut(folder, tmp_path):
         assert s.get("/props")[1]["modalities"]["vision"] is False
     with pytest.raises((AssertionError, OSError)):
         Server("--mmproj", tmp_path / "none.gguf", model=folder)
+
+
+def test_texts_while_a_picture_is_encoded(tmp_path):
+    """A text that comes meanwhile is answered long before the picture, and a picture whose client has left is given up:
+    a small one is not kept waiting by it."""
+    model = seeing_model(tmp_path / "qwen3vl")
+
+    def body(level):
+        slow = base64.b64encode(slow_picture(tmp_path / "slow.png", model, level).read_bytes()).decode()
+        return {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {
+            "url": f"data:image/png;base64,{slow}"}}]}], "max_tokens": 1, **COMMON}
+
+    first, second = body(1), body(2)  # the same pixels in different files
+    with serving("-c", 4096, model=model) as s:
+        took = {}
+
+        def ask(name, *arguments, **more):
+            start = time.monotonic()
+            chat(s, *arguments, **more)
+            took[name] = time.monotonic() - start
+
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            picture = pool.submit(ask, "picture", first["messages"][0], n=1)
+            time.sleep(0.2)
+            assert not picture.done()
+            ask("text", user(), n=8)
+            assert not picture.done()
+            picture.result()
+        assert took["text"] < 0.6 * took["picture"], took
+        gone = http.client.HTTPConnection("127.0.0.1", s.port)
+        gone.request("POST", "/v1/chat/completions", json.dumps(second))
+        time.sleep(0.2)
+        gone.close()
+        ask("small", user("rgb.png"), n=1)
+        assert took["small"] < 0.6 * took["picture"], took
 
 
 def test_drafts(folder, server):
