@@ -126,7 +126,7 @@ static float *bits_on(const char *folder, const char *device, const char *kv_typ
 static inline void eyes_on_device(const char *device) {
     static const char *const folder[] = {"qwen3vl", "qwen35",  "qwen25vl",   "mistral3", "gemma3",
                                          "gemma4",  "smolvlm", "internvl6b", "internvl", "lfm2vl",
-                                         "glm4v",   "kimivl"};
+                                         "glm4v",   "kimivl",  "llama4"};
     for (size_t i = 0; i < sizeof folder / sizeof folder[0]; i++) {
         const char *kv = i % 2 == 0 ? "f32" : "f16";
         size_t n = 0, m = 0;

@@ -161,6 +161,11 @@ static void kimik25(void **state) {
     check_family("kimik25", 4);
 }
 
+static void llama4(void **state) {
+    (void)state;
+    check_family("llama4", 6);
+}
+
 /* ---- many requests -------------------------------------------------------------------------- */
 
 enum { AFTER = 50, MOST = 200, MADE = 6, RUNS = 16 };
@@ -430,6 +435,7 @@ int main(void) {
         cmocka_unit_test(glm4vmoe),
         cmocka_unit_test(kimivl),
         cmocka_unit_test(kimik25),
+        cmocka_unit_test(llama4),
         cmocka_unit_test(many_requests),
         cmocka_unit_test(picture_across_pages),
         cmocka_unit_test(within_a_picture),

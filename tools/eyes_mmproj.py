@@ -142,9 +142,20 @@ KIMI = [(r"patch_embed\.proj\.(\w+)", r"v.patch_embd.\1"), (r"patch_embed\.pos_e
         (r"encoder\.final_layernorm\.(\w+)", r"v.post_ln.\1"), (r"(?:mm|multi_modal)_projector\.pre_norm\.(\w+)", r"mm.input_norm.\1"),
         (r"(?:mm|multi_modal)_projector\.(?:proj\.0|linear_1)\.(\w+)", r"mm.1.\1"),
         (r"(?:mm|multi_modal)_projector\.(?:proj\.2|linear_2)\.(\w+)", r"mm.2.\1")]
+LLAMA4 = [(r"patch_embedding\.linear\.weight", "v.patch_embd.weight"), (r"class_embedding", "v.class_embd"),
+          (r"positional_embedding_vlm", "v.position_embd.weight"), (r"layernorm_(pre|post)\.(\w+)", r"v.\1_ln.\2"),
+          (r"model\.layers\.(\d+)\.input_layernorm\.(\w+)", r"v.blk.\1.ln1.\2"),
+          (r"model\.layers\.(\d+)\.post_attention_layernorm\.(\w+)", r"v.blk.\1.ln2.\2"),
+          (r"model\.layers\.(\d+)\.self_attn\.([qkv])_proj\.(\w+)", r"v.blk.\1.attn_\2.\3"),
+          (r"model\.layers\.(\d+)\.self_attn\.o_proj\.(\w+)", r"v.blk.\1.attn_out.\2"),
+          (r"model\.layers\.(\d+)\.mlp\.fc1\.(\w+)", r"v.blk.\1.ffn_up.\2"),
+          (r"model\.layers\.(\d+)\.mlp\.fc2\.(\w+)", r"v.blk.\1.ffn_down.\2"),
+          (r"vision_adapter\.mlp\.fc([12])\.weight", r"mm.model.mlp.\1.weight"),
+          (r"multi_modal_projector\.linear_1\.weight", "mm.model.fc.weight")]
 TABLES = {"pixtral": PIXTRAL, "siglip_vision_model": SIGLIP, "gemma4_vision": GEMMA4,
           "smolvlm_vision": SIGLIP, "siglip2_vision_model": SIGLIP, "internvl_vision": INTERNVL,
-          "glm4v_vision": GLM, "glm4v_moe_vision": GLM, "kimi_k25_vision": KIMI, "moonvit": KIMI}
+          "glm4v_vision": GLM, "glm4v_moe_vision": GLM, "kimi_k25_vision": KIMI, "moonvit": KIMI,
+          "llama4_vision_model": LLAMA4}
 BY_PIXEL = ("gemma4_vision", "siglip2_vision_model")  # whose patches are stored as rows of pixels
 
 
@@ -207,7 +218,7 @@ def tensors_of(stored, config, split):
     return out
 
 
-LARGE = ("pixtral", "glm4v", "kimivl", "kimik25")  # their epsilon
+LARGE = ("pixtral", "llama4", "glm4v", "kimivl", "kimik25")  # their epsilon
 
 
 def pairs_of(config):
@@ -216,7 +227,7 @@ def pairs_of(config):
             "qwen2_5_vl": "qwen2.5vl_merger", "mistral3": "pixtral", "gemma3": "gemma3",
             "gemma4": "gemma4v", "smolvlm": "idefics3", "internvl": "internvl",
             "lfm2_vl": "lfm2", "glm4v": "glm4v", "glm4v_moe": "glm4v", "kimi_k25": "kimik25",
-            "kimi_vl": "kimivl"}[config["model_type"]]
+            "kimi_vl": "kimivl", "llama4": "llama4"}[config["model_type"]]
     width = v.get("embed_dim", v["hidden_size"])
     for key in ("patch_size", "image_size"):
         if isinstance(v.get(key), list):
@@ -237,7 +248,7 @@ def pairs_of(config):
         pairs["clip.vision.projector.scale_factor"] = u32(v["merge_kernel_size"][0])
     if kind == "kimik25":
         pairs["clip.vision.pos_emb_height"] = pairs["clip.vision.pos_emb_width"] = u32(v["pos_emb_height"])
-    if kind in ("gemma3", "idefics3", "internvl", "lfm2"):
+    if kind in ("gemma3", "idefics3", "internvl", "lfm2", "llama4"):
         pairs["clip.vision.projector.scale_factor"] = u32(2)
     if kind == "qwen3vl_merger":
         taps = v.get("deepstack_visual_indexes", [])

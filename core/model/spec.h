@@ -163,6 +163,7 @@ typedef struct gw_spec_weight {
     int flat;         /* stored with more axes than it has */
     int wide;         /* the same, and they are those of a row: kernels of a convolution */
     int tall;         /* of as many rows as are stored     */
+    int across;       /* of as many columns                */
     int alibi;        /* made, not stored: slopes of the heads */
     int sinusoid;     /* made: rows of sines and cosines of positions */
     gw_expr period;   /* of those: what the steps of frequency are counted in */

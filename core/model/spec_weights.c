@@ -175,6 +175,7 @@ static gw_status read_weight_options(const gw_spec_reader *r, const gw_spec_line
                     : gw_spec_is(o, "flat")    ? &w->flat
                     : gw_spec_is(o, "wide")    ? &w->wide
                     : gw_spec_is(o, "tall")    ? &w->tall
+                    : gw_spec_is(o, "across")  ? &w->across
                     : gw_spec_is(o, "stacked") ? &w->stacked
                     : gw_spec_is(o, "alibi")   ? &w->alibi
                     : gw_spec_is(o, "layer")   ? &w->per_layer

@@ -322,6 +322,8 @@ static gw_status try_source(gw_weights *w, const gw_spec_weight *s, const gw_spe
         int tall = s->tall && (t->n_dim == 2 || (t->n_dim == 3 && s->flat)) && t->dim[0] > 0 &&
                    high <= INT32_MAX / n;
         want->rows = tall ? high : want->rows;
+        int across = s->across && t->n_dim == 2 && t->dim[1] > 0 && t->dim[1] <= INT32_MAX;
+        want->cols = across ? t->dim[1] : want->cols;
     }
     GW_TRY(cut_of(w, s, layer, source, e));
     e->stored = w->pool + at;

@@ -321,6 +321,7 @@ static gw_status give_places(gw_tower *t, gw_tower_pass *p, const gw_tile *tile,
 
 static gw_status give_ropes(gw_tower *t, gw_tower_pass *p, const gw_grid_order *o) {
     const gw_hparams *hp = &t->model->hp;
+    const int32_t first = gw_tower_number(t, "first_at", 0, 0.0) != 0.0; /* a class token is at 0 */
     gw_status status = GW_OK;
     for (int r = 0; r < hp->n_ropes && status == GW_OK; r++) {
         const gw_rope *rope = &hp->rope[r];
@@ -333,8 +334,8 @@ static gw_status give_ropes(gw_tower *t, gw_tower_pass *p, const gw_grid_order *
         } else if (row > 0) {
             for (size_t i = 0; i < n; i++) {
                 at[i][0] = 0;
-                at[i][1] = i < (size_t)o->n ? o->at[i][0] : 0;
-                at[i][2] = i < (size_t)o->n ? o->at[i][1] : 0;
+                at[i][1] = i < (size_t)o->n ? first + o->at[i][0] : 0;
+                at[i][2] = i < (size_t)o->n ? first + o->at[i][1] : 0;
             }
             gw_rope_frequencies(rope, hp->n_ctx, freq, &magnitude);
             gw_rope_fill_grid(rope, freq, magnitude, (const int32_t(*)[3])at, (int32_t)n, table);
