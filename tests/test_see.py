@@ -3,11 +3,14 @@
 import json
 import re
 import shutil
+import signal
+import subprocess
+import time
 
 import pytest
 
-from program import DATA, run
-from seeing import PICTURES, seeing_model
+from program import BIN, DATA, EMULATOR, run
+from seeing import PICTURES, seeing_model, slow_picture
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +79,23 @@ def test_inspect_tower(folder, tmp_path):
     assert done.returncode == 1 and done.stderr.count("\n") == 1
     done = run("run", "-m", tower, "-n", "1", check=False)
     assert done.returncode == 1 and "not a model" in done.stderr
+
+
+def test_interrupted(tmp_path):
+    """Ctrl-C ends a picture that is being seen between two layers or four."""
+    model = seeing_model(tmp_path / "qwen3vl")
+    slow = slow_picture(tmp_path / "slow.png", model)
+    start = time.monotonic()
+    text(model, slow, more=("-c", "4096"))
+    whole = time.monotonic() - start
+    start = time.monotonic()
+    done = subprocess.Popen([*EMULATOR, BIN, "run", "-m", model, "--image", slow, "-p", "w5", "-n", "12", "-c", "4096"],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(0.3 * whole)
+    done.send_signal(signal.SIGINT)
+    out, _ = done.communicate(timeout=60)
+    assert done.returncode == 130 and time.monotonic() - start < 0.8 * whole, whole
+    assert "w" not in out
 
 
 def test_bench(folder):
