@@ -62,7 +62,7 @@ static void check_family(const char *folder, int32_t least_chunk) {
     float bits[2][512];
     char path[600], mmproj[640];
     snprintf(path, sizeof path, "tests/data/goldens-eyes/%s", folder);
-    open_example(&x, path, NULL, NULL);
+    open_example(&x, path, NULL, NULL, 1);
     check_rows(&x);
     check_text(&x, 64, bits[0]);
     check_text(&x, least_chunk, bits[1]);
@@ -73,7 +73,7 @@ static void check_family(const char *folder, int32_t least_chunk) {
     gw_sight_free(again);
     close_example(&x);
     snprintf(mmproj, sizeof mmproj, "%s/mmproj.gguf", path);
-    open_example(&x, path, mmproj, NULL);
+    open_example(&x, path, mmproj, NULL, 1);
     check_rows(&x);
     close_example(&x);
 }
@@ -263,7 +263,7 @@ static void check_requests(const char *folder, size_t ahead, int32_t again) {
     gw_sight *second;
     gw_batch *b;
     heard h[4] = {0};
-    open_example(&x, folder, NULL, NULL);
+    open_example(&x, folder, NULL, NULL, 1);
     const size_t n = (size_t)(x.patches.n * x.patches.width);
     gw_patches other = x.patches;
     other.values = calloc(n, sizeof *other.values);
@@ -304,7 +304,7 @@ static void within_a_picture(void **state) {
     example x;
     gw_session *s;
     gw_session_options options = {.kv_type = "f32", .chunk = 3, .n_ctx = 96};
-    open_example(&x, "tests/data/goldens-eyes/gemma3", NULL, NULL);
+    open_example(&x, "tests/data/goldens-eyes/gemma3", NULL, NULL, 1);
     must(gw_session_new(x.model, &options, &s));
     must(gw_session_prefill_seen(s, x.ids, x.n, x.seen, x.n_seen));
     const int32_t at = (int32_t)x.seen[0].at;

@@ -8,8 +8,13 @@ static void towers(void **state) {
     eyes_on_device("hip");
 }
 
+static void halves(void **state) {
+    (void)state;
+    eyes_in_halves("hip");
+}
+
 static int run(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(towers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(towers), cmocka_unit_test(halves)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

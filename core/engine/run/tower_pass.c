@@ -41,6 +41,15 @@ static gw_tensor plain(const char *name, gw_fmt fmt, int64_t rows, int64_t cols,
         .name = name, .fmt = fmt, .n_dim = 2, .dim = {rows, cols}, .buf = buf, .device = d};
 }
 
+/* Of keys and values: no narrower than the products that they come from. */
+static gw_fmt cache_format(const gw_tower *t, int d) {
+    const gw_plan_device *device = device_of(t, d);
+    const gw_fmt weights = gw_weights_format(t->model->weights);
+    const int narrow = weights == GW_FMT_F16 || weights == GW_FMT_BF16;
+    const gw_backend *b = device->backend;
+    return narrow && b->halves != NULL && b->halves(device->device) ? GW_FMT_F16 : GW_FMT_F32;
+}
+
 /* All layers of a device share one cache: their keys and values live until the layer is over. */
 static gw_status make_cache(gw_tower *t, gw_tower_pass *p) {
     const gw_hparams *hp = &t->model->hp;
@@ -55,17 +64,18 @@ static gw_status make_cache(gw_tower *t, gw_tower_pass *p) {
     for (int l = 0; l < hp->n_layers; l++) {
         const gw_layer *y = &hp->layer[l];
         int d = gw_graph_cache_device(t->bp, hp, t->where, l);
-        size_t page = (size_t)y->n_kv_heads * GW_PAGE * sizeof(float);
+        const gw_fmt fmt = cache_format(t, d);
+        size_t page = (size_t)y->n_kv_heads * GW_PAGE * (fmt == GW_FMT_F16 ? 2 : sizeof(float));
         size_t k = (size_t)p->pages * page * (size_t)y->d_head;
         size_t v = (size_t)p->pages * page * (size_t)y->v_head;
         gw_tensor *own_k = &p->k[d * hp->n_layers + l], *own_v = &p->v[d * hp->n_layers + l];
         *own_k = (gw_tensor){.name = "K cache",
-                             .fmt = GW_FMT_F32,
+                             .fmt = fmt,
                              .n_dim = 4,
                              .dim = {p->pages, y->n_kv_heads, y->d_head, GW_PAGE},
                              .device = d};
         *own_v = (gw_tensor){.name = "V cache",
-                             .fmt = GW_FMT_F32,
+                             .fmt = fmt,
                              .n_dim = 4,
                              .dim = {p->pages, y->n_kv_heads, GW_PAGE, y->v_head},
                              .offset = k,
@@ -416,6 +426,8 @@ static int all_finite(const float *x, size_t n) {
     return !any;
 }
 
+enum { READ_BYTES = 1 << 20 }; /* at once: they are in the caches while they are looked at */
+
 static gw_status run_leg(gw_tower *t, gw_tower_leg *leg, const gw_grid_order *o, float *room,
                          float *out) {
     const int32_t group = t->merge * t->merge, rows = o->n / group;
@@ -428,15 +440,22 @@ static gw_status run_leg(gw_tower *t, gw_tower_leg *leg, const gw_grid_order *o,
     if (leg->part == 0) {
         return GW_OK;
     }
-    GW_TRY(device_of(t, leg->device)
-               ->backend->read(leg->result, 0, room, (size_t)rows * d * sizeof *room));
-    for (int32_t i = 0; i < rows; i++) {
-        if (!all_finite(room + (size_t)i * d, d)) {
-            return gw_fail(GW_E_NUMERIC, t->model->name,
-                           "rows of the vision tower are not finite: its weights are damaged");
+    const size_t of_row = d * sizeof *room;
+    const int32_t some = of_row < READ_BYTES ? (int32_t)(READ_BYTES / of_row) : 1;
+    for (int32_t from = 0; from < rows; from += some) {
+        const int32_t end = rows - from < some ? rows : from + some;
+        GW_TRY(device_of(t, leg->device)
+                   ->backend->read(leg->result, (size_t)from * of_row, room,
+                                   (size_t)(end - from) * of_row));
+        for (int32_t i = from; i < end; i++) {
+            const float *row = room + (size_t)(i - from) * d;
+            if (!all_finite(row, d)) {
+                return gw_fail(GW_E_NUMERIC, t->model->name,
+                               "rows of the vision tower are not finite: its weights are damaged");
+            }
+            memcpy(out + (size_t)o->group[i] * width + (size_t)(leg->part - 1) * d, row,
+                   d * sizeof *out);
         }
-        memcpy(out + (size_t)o->group[i] * width + (size_t)(leg->part - 1) * d,
-               room + (size_t)i * d, d * sizeof *out);
     }
     return GW_OK;
 }
