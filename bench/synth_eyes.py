@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # bench/synth_eyes.py FOLDER [--width 4096] [--depth 27] [--pixels N] - a model that sees, of Qwen3-VL 8B's published
 # shape, with random weights: FOLDER/mmproj.gguf is the whole vision tower in F16, FOLDER/text.gguf four layers of a
-# text model of that width with a vocabulary of bytes. For speed alone, beside llama.cpp's mtmd, which reads both.
+# text model of that width with a vocabulary of bytes. For speed alone, next to llama.cpp's mtmd, which reads both.
 #
 # --pixels is the most a picture is resized to (llama.cpp takes --image-max-tokens, a 1,024th of it).
 import argparse

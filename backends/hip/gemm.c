@@ -32,7 +32,7 @@ static int has_matrix(const struct gw_device *d) {
            strcmp(d->arch, "gfx90a") == 0 || strncmp(d->arch, "gfx94", 5) == 0;
 }
 
-int gw_hip_has_halves(const struct gw_device *d) { return has_matrix(d) && !d->exact; }
+int gw_hip_matrix16(const struct gw_device *d) { return has_matrix(d) && !d->exact; }
 
 /* gemm_params.h: waves of 32 with matrix instructions. */
 int gw_hip_is_wide(const struct gw_device *d) { return has_matrix(d) && d->warp == 32; }
@@ -548,7 +548,7 @@ static int accepts_prefill_half(const gw_kernel *kernel, const gw_node *node,
     int e = node->args.attn.head_dim;
     (void)kernel;
     return node->w[0] == NULL && gw_hip_is_plain_both_ways(node) &&
-           node->args.attn.order == GW_ORDER_PREFILL && gw_hip_has_halves(device) &&
+           node->args.attn.order == GW_ORDER_PREFILL && gw_hip_matrix16(device) &&
            node->in[0]->fmt == GW_FMT_F32 && node->in[1]->fmt == GW_FMT_F16 &&
            node->in[2]->fmt == GW_FMT_F16 && node->out->fmt == GW_FMT_F32 && e % 8 == 0 &&
            e <= 128 &&

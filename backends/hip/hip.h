@@ -398,8 +398,8 @@ gw_status gw_hip_roof(struct gw_device *device, gw_roof *out);
 gw_status gw_hip_list_kernels(struct gw_device *device);
 /* gemm_params.h: waves of 32 with matrix instructions (gemm.c). */
 int gw_hip_is_wide(const struct gw_device *device);
-/* Products of float weights are on 16-bit matrix units: gw_backend.halves. */
-int gw_hip_has_halves(const struct gw_device *device);
+/* Products of float weights are on 16-bit matrix units: gw_backend.matrix16. */
+int gw_hip_matrix16(const struct gw_device *device);
 /* gw_backend.arithmetic (gemm.c): 16-bit matrix units. */
 void gw_hip_arithmetic(const struct gw_device *device, const gw_node *node, char *out);
 extern const gw_kernel gw_hip_rows_kernels[], gw_hip_linear_kernels[], gw_hip_gemm_kernels[],

@@ -132,7 +132,7 @@ typedef struct gw_backend {
     int (*narrows)(const struct gw_device *device);
     /* Are products of binary16 and bfloat16 weights on 16-bit matrix units? Attention over caches
      * of binary16 is then, too, and loses no more than those products do. NULL: no. */
-    int (*halves)(const struct gw_device *device);
+    int (*matrix16)(const struct gw_device *device);
     /* rows: the most live rows a step of this plan has. Allocates all scratch that replay needs. */
     gw_status (*freeze)(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
                         struct gw_segment **out);

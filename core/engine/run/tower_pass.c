@@ -47,7 +47,7 @@ static gw_fmt cache_format(const gw_tower *t, int d) {
     const gw_fmt weights = gw_weights_format(t->model->weights);
     const int narrow = weights == GW_FMT_F16 || weights == GW_FMT_BF16;
     const gw_backend *b = device->backend;
-    return narrow && b->halves != NULL && b->halves(device->device) ? GW_FMT_F16 : GW_FMT_F32;
+    return narrow && b->matrix16 != NULL && b->matrix16(device->device) ? GW_FMT_F16 : GW_FMT_F32;
 }
 
 /* All layers of a device share one cache: their keys and values live until the layer is over. */
