@@ -161,7 +161,7 @@ int app_model_options(const app_options *o, const char *path, int32_t threads, c
         .kv_type = o->kv_type != NULL && strcmp(o->kv_type, "auto") == 0 ? "f32" : o->kv_type,
         .cancel = signals_cancel(),
     };
-    if (need != NULL && need->is_draft && gw_hosts_asked() > 1) {
+    if (need != NULL && need->is_draft && (gw_hosts_asked() > 1 || o->workers != NULL)) {
         out->split = out->split_mode = out->groups = NULL; /* these are of the target's ranks */
     }
     if (path == NULL) {

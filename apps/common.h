@@ -73,6 +73,9 @@ int32_t app_argmax(const float *x, int32_t n);
 /* "12.9 MB", decimal units. */
 const char *app_bytes(uint64_t bytes, char text[32]);
 
+/* The secret of --secret-file, without its line end; free it. Exit code. */
+int worker_secret(const app_options *o, app_text *out);
+
 extern const app_command *const app_commands[]; /* ends with NULL */
 
 /* What `godwit help --man` and the like write; shell: the argument behind, or NULL. Exit code. */
@@ -81,6 +84,7 @@ int manual_write(const char *what, const char *shell);
 extern const app_command command_run, command_bench, command_perplexity, command_logits,
     command_tokenize, command_devices, command_chat, command_inspect, command_doctor, command_plan,
     command_embed, command_rerank, command_template, command_serve, command_evaluate,
-    command_quantize, command_calibrate, command_pull, command_ls, command_rm;
+    command_quantize, command_calibrate, command_pull, command_ls, command_rm,
+    command_worker;
 
 #endif

@@ -97,7 +97,7 @@ static const foreign table[] = {
      CMD_SERVE, VALUE, NOTED, "requests share one cache of pages: --cache-tokens N sets its size"},
     {"--ssl-key-file --ssl-cert-file", CMD_SERVE, VALUE, REFUSED,
      "a proxy in front (nginx, caddy) speaks TLS: docs/server.md"},
-    {"--sleep-idle-seconds", CMD_SERVE, VALUE, REFUSED, "--idle-unload S"},
+    {"--rpc", CMD_HOSTS, VALUE, REFUSED, "--workers HOST:PORT,... and 'godwit worker' there"},
     {"--models-dir", CMD_SERVE, VALUE, REFUSED, "-m FOLDER serves the models in it"},
     {"-gan --grp-attn-n -gaw --grp-attn-w", CMD_TEXT, VALUE, REFUSED,
      "--context-shift goes on where the context ends"},

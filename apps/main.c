@@ -1,5 +1,6 @@
 /* apps/main.c - the godwit command: finds the subcommand, parses its options, runs it. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "apps/common.h"
@@ -18,7 +19,7 @@ const app_command *const app_commands[] = {
     &command_tokenize, &command_template,   &command_inspect,
     &command_quantize, &command_calibrate,  &command_devices,
     &command_doctor,   &command_plan,       &command_pull,
-    &command_ls,       &command_rm,         NULL};
+    &command_ls,       &command_rm,         &command_worker, NULL};
 
 static int help_overview(void) {
     out_text("godwit " GW_VERSION " - runs transformer language models\n\n"
@@ -89,6 +90,20 @@ static int run_among_hosts(const app_command *command, const app_options *option
     return code;
 }
 
+/* The devices of workers compute, too. */
+static int run_with_workers(const app_command *command, const app_options *options) {
+    app_text secret = {.at = NULL};
+    int code = worker_secret(options, &secret);
+    if (code != APP_OK) {
+        return code;
+    }
+    gw_status status = gw_hosts_connect(options->workers, secret.at, secret.bytes);
+    free(secret.at);
+    code = status == GW_OK ? command->run(options) : app_fail(status);
+    (void)gw_hosts_leave(0); /* what was lost has been said */
+    return code;
+}
+
 static int run_command(const app_command *command, int argc, char **argv) {
     app_options options;
     int code = options_parse(&options, command, argc, argv);
@@ -101,7 +116,9 @@ static int run_command(const app_command *command, int argc, char **argv) {
         }
         double start = app_seconds();
         int several = gw_hosts_asked() > 1;
-        code = several ? run_among_hosts(command, &options) : command->run(&options);
+        code = several                   ? run_among_hosts(command, &options)
+               : options.workers != NULL ? run_with_workers(command, &options)
+                                         : command->run(&options);
         int failed = several && code == APP_FAILURE; /* and that was said */
         code = signals_exit_code(code);
         if (signals_caught() != 0 && !failed) {

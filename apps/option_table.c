@@ -16,7 +16,7 @@ const app_option app_option_table[] = {
     HEADING("the model, and where it computes"),
     {"-m --model", KIND_TEXT,
      CMD_BRIEF | (CMD_ALL & ~(CMD_HUB | CMD_BENCH | CMD_DEVICES | CMD_DOCTOR | CMD_TEMPLATE |
-                              CMD_SERVE | CMD_EVALUATE)),
+                              CMD_SERVE | CMD_EVALUATE | CMD_WORKER)),
      AT(model), 0, 0, "PATH", NULL,
      "model: a .gguf file, a Hugging Face folder, or USER/REPO[:QUANT] there; the built-in one if "
      "not given"},
@@ -59,6 +59,21 @@ const app_option app_option_table[] = {
      "where to compute; default: the first graphics card that works, else the cpu. 'godwit "
      "devices' lists the names, and a part of a device's own name does too; several share the "
      "layers"},
+    {"-dev --device", KIND_TEXT, CMD_BRIEF | CMD_WORKER, AT(device), 0, 0, "NAME,...", NULL,
+     "what to compute on for clients; default: the first graphics card, else the cpu"},
+    {"--listen", KIND_TEXT, CMD_BRIEF | CMD_WORKER, AT(listen), 0, 0, "HOST:PORT",
+     "127.0.0.1:7717",
+     "where clients come to; other addresses than this host's own: see docs/hosts.md"},
+    {"--keep", KIND_BYTES, CMD_BRIEF | CMD_WORKER, AT(keep_bytes), 0, 1e18, "SIZE", "64G",
+     "weights of clients that stay on disk for the next start, as in 64G; 0: none"},
+    {"--keep-dir", KIND_TEXT, CMD_BRIEF | CMD_WORKER, AT(keep_dir), 0, 0, "FOLDER", NULL,
+     "where they stay; default: weights in godwit's cache folder"},
+    {"--workers", KIND_TEXT, CMD_HOSTS, AT(workers), 0, 0, "HOST:PORT,...", NULL,
+     "the devices of 'godwit worker' there compute, too; needs --secret-file"},
+    {"--secret-file", KIND_TEXT, CMD_BRIEF | CMD_WORKER, AT(secret_file), 0, 0, "FILE", NULL,
+     "what clients must know: at least 16 bytes"},
+    {"--secret-file", KIND_TEXT, CMD_HOSTS, AT(secret_file), 0, 0, "FILE", NULL,
+     "the secret that the --workers were started with"},
     {"-dev --device", KIND_TEXT, CMD_BRIEF | CMD_DOCTOR, AT(device), 0, 0, "NAME,...|all", NULL,
      "what to try; default: the cpu and the graphics cards"},
     {"-ngl --gpu-layers --n-gpu-layers --offload-layers", KIND_TEXT, CMD_BRIEF | CMD_MODEL,
@@ -611,6 +626,14 @@ const app_option app_option_table[] = {
     {"--models-memory", KIND_BYTES, CMD_SERVE, AT(models_memory), 1, 1e18, "SIZE", NULL,
      "with several models: what the loaded ones may take together, as in 24G; the one unused for "
      "longest is unloaded for another"},
+    {"--models-max", KIND_INT, CMD_SERVE, AT(models_max), 0, 100000, "N", "0",
+     "with several models: at most N are awake; 0: as many as --models-memory lets"},
+    {"--sleep-memory", KIND_BYTES, CMD_SERVE, AT(sleep_memory), 1, 1e18, "SIZE", NULL,
+     "main memory for models that sleep: one that is moved for another keeps its weights there, as "
+     "in 64G, and comes back from there"},
+    {"--sleep-idle-seconds", KIND_REAL, CMD_SERVE, AT(sleep_idle), -1, 1e9, "S", "0",
+     "a model that nobody has used for S seconds sleeps, also where it is the only one; 0, -1: "
+     "never"},
     {"--idle-unload", KIND_REAL, CMD_SERVE, AT(idle_unload), 0, 1e9, "S", "0",
      "with several models: unload one that nobody has used for S seconds; 0: never"},
     {"--cors-origin", KIND_TEXTS, CMD_SERVE, AT(cors_origins), 0, 0, "ORIGIN", NULL,

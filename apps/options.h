@@ -40,11 +40,13 @@ enum {
     /* those that load weights, or would */
     CMD_MODEL = CMD_SAMPLE | CMD_BENCH | CMD_SCORE | CMD_LOGITS | CMD_PLAN | CMD_ENCODE,
     CMD_LORA = CMD_SAMPLE | CMD_BENCH | CMD_PERPLEXITY | CMD_LOGITS, /* those with adapters */
+    CMD_HOSTS = CMD_SAMPLE | CMD_BENCH | CMD_SCORE | CMD_LOGITS, /* over several hosts */
     CMD_PULL = 131072,
     CMD_LS = 262144,
     CMD_RM = 524288,
     CMD_HUB = CMD_PULL | CMD_LS | CMD_RM,
-    CMD_ALL = 1048575,
+    CMD_WORKER = 1048576,
+    CMD_ALL = 2097151,
     CMD_BRIEF = 1 << 30 /* shown by --help; --help all shows every option */
 };
 
@@ -156,12 +158,17 @@ typedef struct app_options {
     int measure;
     /* doctor */
     int32_t time_limit;
+    /* workers; worker */
+    const char *workers, *secret_file, *listen, *keep_dir;
+    uint64_t keep_bytes;
     /* serve */
     const char *host, *client_header, *api_key_file, *log_file, *log_format, *seed_text;
     app_texts api_keys, aliases, cors_origins, allowed_hosts;
     int32_t port, at_once, queue, queue_tokens, queue_time, drain, sse_ping;
     uint64_t models_memory, cache_tokens, cache_ram;
-    double idle_unload;
+    uint64_t sleep_memory;
+    double idle_unload, sleep_idle;
+    int32_t models_max;
     int no_page, embeddings;
     /* quantize, calibrate */
     const char *type, *tensors, *xtx, *imatrix, *calibrate, *rule, *order, *tensor_type_file,

@@ -10,7 +10,7 @@ set(HEADERS include/godwit.h include/godwit_answer.h include/godwit_beam.h
             include/godwit_encoder.h include/godwit_bind.h include/godwit_cards.h include/godwit_families.h
             include/godwit_fill.h
             include/godwit_hosts.h include/godwit_lora.h include/godwit_image.h include/godwit_quantize.h
-            include/godwit_see.h include/godwit_writer.h)
+            include/godwit_see.h include/godwit_sleep.h include/godwit_writer.h)
 set(header "")
 foreach(name ${HEADERS})
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name})

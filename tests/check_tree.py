@@ -16,6 +16,7 @@ MAY_STOP = {  # "file": reason why it may call something of STOPS; empty is the 
     **dict.fromkeys(("core/image/jpeg.c", "core/image/png.c"),
                     "longjmp: the library's error calls must not return; they go back to the one setjmp "
                     "of the file, within the call that reads a picture"),
+    "backends/mpi/worker.c": "ends the processes that it forked for clients, and they themselves",
     "backends/mpi/link.c": "kill with signal 0, which asks whether a process is there"}
 # "file:function": reason. A name is the first one behind which a parenthesis stands at the left margin: in
 # templates that of the struct or macro. These of kernels are to be split; no new row without a reason.
@@ -34,6 +35,7 @@ OF_OPTIONS = {  # test: why a plain build leaves it out
     "test_opencl_ops": "needs GODWIT_OPENCL_TESTS", "test_opencl": "needs GODWIT_OPENCL_TESTS",
     "test_opencl_faults": "needs GODWIT_OPENCL_TESTS",
     "test_opencl_next": "needs GODWIT_OPENCL_TESTS", "test_hip_next": "needs GODWIT_HIP_EMULATOR",
+    "test_opencl_sleep": "needs GODWIT_OPENCL_TESTS", "test_hip_sleep": "needs GODWIT_HIP_EMULATOR",
     "test_opencl_simulator": "needs GODWIT_OPENCL_TESTS",
     "test_hip_ops": "needs GODWIT_HIP_EMULATOR", "test_hip_faults": "needs GODWIT_HIP_EMULATOR",
     "test_hip_emulator": "needs GODWIT_HIP_EMULATOR", "test_hip_compile": "needs GODWIT_HIP_EMULATOR",

@@ -11,7 +11,7 @@ from program import EMULATOR, ROOT, SLOW, run
 TABLE = (ROOT / "apps/option_table.c").read_text()
 OPTIONS = set(" ".join(re.findall(r'^    \{"(-[^"]*)"', TABLE, re.M)).split())
 COMMANDS = ("run", "chat", "serve", "bench", "perplexity", "evaluate", "logits", "tokenize", "inspect", "quantize", "calibrate", "devices", "doctor",
-            "plan", "embed", "rerank", "template", "pull", "ls", "rm")
+            "plan", "embed", "rerank", "template", "pull", "ls", "rm", "worker")
 # cmake, mpirun, program
 OF_OTHERS = {"--help", "--version", "--preset", "--install", "--build", "--target", "--bind-to", "--map-by"}
 

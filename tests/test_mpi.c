@@ -6,11 +6,17 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "backends/mpi/mpi.h"
+#include "backends/mpi/link.h"
+#include "core/base/sha256.h"
 
 enum { PLACES = 3 };
 
@@ -168,9 +174,146 @@ static void test_steps(void **state) {
     gw_wire_free(&w);
 }
 
+/* ---- workers --------------------------------------------------------------------------------- */
+
+/* RFC 4231, cases 1, 2 and 6. */
+static void test_hmac(void **state) {
+    static const struct {
+        const char *key;
+        size_t bytes;
+        const char *text, *mac;
+    } cases[] = {
+        {"\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b", 20,
+         "Hi There", "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"},
+        {"Jefe", 4, "what do ya want for nothing?",
+         "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"},
+        {NULL, 131, "Test Using Larger Than Block-Size Key - Hash Key First",
+         "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        unsigned char mac[32], large[131];
+        char hex[65];
+        memset(large, 0xaa, sizeof large);
+        gw_mpi_hmac(cases[i].key != NULL ? (const void *)cases[i].key : large, cases[i].bytes,
+                    cases[i].text, strlen(cases[i].text), mac);
+        gw_sha256_hex(mac, hex);
+        assert_string_equal(hex, cases[i].mac);
+    }
+}
+
+enum { WEIGHT_ROWS = 1700, WEIGHT_ROW = 15001 }; /* 25 MB: no piece ends with a row */
+
+static gw_status rows_of(const gw_weight_source *src, int64_t first, int64_t n, void *dst) {
+    const unsigned char *all = src->state;
+    memcpy(dst, all + (size_t)first * WEIGHT_ROW, (size_t)n * WEIGHT_ROW);
+    return GW_OK;
+}
+
+static gw_status no_rows(const gw_weight_source *src, int64_t first, int64_t n, void *dst) {
+    (void)src, (void)first, (void)n, (void)dst;
+    return gw_fail(GW_E_IO, "weight", "cannot be read");
+}
+
+/* One digest however the bytes come, and another of any other bytes. */
+static void test_digest(void **state) {
+    const size_t n = (size_t)WEIGHT_ROWS * WEIGHT_ROW;
+    unsigned char *all = malloc(n), mapped[GW_MPI_DIGEST], made[GW_MPI_DIGEST];
+    (void)state;
+    assert_non_null(all);
+    for (size_t i = 0; i < n; i++) {
+        all[i] = (unsigned char)(i * 2654435761u >> 13);
+    }
+    const gw_weight_source map = {.map = all}, rows = {.rows = rows_of, .state = all};
+    const gw_weight_source none = {.rows = no_rows};
+    assert_int_equal(gw_mpi_digest_rows(&map, WEIGHT_ROWS, WEIGHT_ROW, mapped), GW_OK);
+    assert_int_equal(gw_mpi_digest_rows(&rows, WEIGHT_ROWS, WEIGHT_ROW, made), GW_OK);
+    assert_memory_equal(mapped, made, sizeof made);
+    assert_int_equal(gw_mpi_digest_rows(&none, 2, WEIGHT_ROW, made), GW_E_IO);
+    all[n - 1] ^= 1;
+    gw_mpi_digest(all, n, made);
+    assert_memory_not_equal(mapped, made, sizeof made);
+    all[n - 1] ^= 1;
+    gw_mpi_digest(all, n - 1, made);
+    assert_memory_not_equal(mapped, made, sizeof made);
+    free(all);
+}
+
+static void keep_bytes(unsigned char fill, size_t n, unsigned char digest[GW_MPI_DIGEST], int add) {
+    unsigned char bytes[1000];
+    memset(bytes, fill, n);
+    gw_mpi_digest(bytes, n, digest);
+    if (add) {
+        gw_mpi_keep_add(digest, bytes, n);
+    }
+}
+
+static int is_kept(const unsigned char digest[GW_MPI_DIGEST], size_t n) {
+    const void *map = gw_mpi_keep_find(digest, n);
+    if (map != NULL) {
+        unsigned char own[GW_MPI_DIGEST];
+        gw_mpi_digest(map, n, own);
+        assert_memory_equal(own, digest, sizeof own);
+        assert_int_equal(munmap((void *)(uintptr_t)map, n), 0);
+    }
+    return map != NULL;
+}
+
+/* What was used longest ago goes; nothing of a wrong digest or size comes. */
+static void test_keep(void **state) {
+    char folder[] = "/tmp/godwit-keep-XXXXXX", path[64];
+    unsigned char a[GW_MPI_DIGEST], b[GW_MPI_DIGEST], c[GW_MPI_DIGEST], d[GW_MPI_DIGEST];
+    const struct timespec tick = {.tv_nsec = 20000000};
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/x/y", folder);
+    assert_false(gw_mpi_keeps());
+    assert_int_equal(gw_mpi_keep_open(path, 2500), GW_OK);
+    assert_true(gw_mpi_keeps());
+    keep_bytes('a', 1000, a, 1);
+    nanosleep(&tick, NULL);
+    keep_bytes('b', 1000, b, 1);
+    assert_true(is_kept(b, 1000) && !is_kept(b, 999) && !is_kept(b, 0));
+    nanosleep(&tick, NULL);
+    assert_true(is_kept(a, 1000)); /* b is the older one now */
+    keep_bytes('c', 1000, c, 1);
+    assert_true(is_kept(a, 1000) && is_kept(c, 1000) && !is_kept(b, 1000));
+    keep_bytes('d', 400, d, 0);
+    gw_mpi_keep_add(d, "of another digest", 17);
+    assert_false(is_kept(d, 17));
+    gw_mpi_keep_close();
+    assert_false(gw_mpi_keeps() || is_kept(a, 1000));
+    assert_int_equal(gw_mpi_keep_open(path, 900), GW_OK); /* less than a weight */
+    keep_bytes('b', 1000, b, 1);
+    assert_true(!is_kept(b, 1000) && is_kept(a, 1000));
+    gw_mpi_keep_close();
+    assert_int_equal(chmod(path, 0777), 0);
+    assert_int_equal(gw_mpi_keep_open(path, 900), GW_E_IO);
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+static void test_addresses(void **state) {
+    static const char *const wrong[] = {"",      "host", "host:", ":7",    "host:70000",
+                                        "::1:7", "h:7x", "h:-1",  "[::1]", "h:123456"};
+    char host[80], port[16];
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(gw_mpi_split_address(wrong[i], host, port), GW_E_ARGUMENT);
+    }
+    assert_int_equal(gw_mpi_split_address("[::1]:7717", host, port), GW_OK);
+    assert_string_equal(host, "::1");
+    assert_string_equal(port, "7717");
+    assert_int_equal(gw_mpi_split_address("a.b:0", host, port), GW_OK);
+    assert_string_equal(host, "a.b");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nodes), cmocka_unit_test(test_without_places),
-        cmocka_unit_test(test_wrong_bytes), cmocka_unit_test(test_steps)};
+        cmocka_unit_test(test_wrong_bytes), cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_hmac), cmocka_unit_test(test_digest),
+        cmocka_unit_test(test_keep), cmocka_unit_test(test_addresses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

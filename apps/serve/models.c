@@ -3,8 +3,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -13,45 +11,9 @@
 #include "apps/pictures.h"
 #include "apps/serve/grammars.h"
 #include "apps/serve/listen.h"
-#include "apps/serve/models_found.h"
+#include "apps/serve/models_parts.h"
 #include "apps/signals.h"
 #include "apps/speculation.h"
-
-typedef struct entry {
-    model m; /* first: a model is its entry */
-    models *all;
-    found_model found;
-    model_state state;
-    int users, stopping; /* stopping: its engine thread ends */
-    int was_ready, lost; /* lost: its device failed; 2: and it cannot be loaded again either */
-    double used, keep;   /* keep: see models_keep */
-    fault why;
-    uint64_t bytes; /* memory that it takes */
-    model_wait *waits;
-    pthread_t loader, engine;
-    int has_loader, has_engine, is_loaded;
-    atomic_uint progress; /* per mille */
-    loop_task loaded, died;
-    pthread_mutex_t encoding; /* of the encoder */
-    pthread_mutex_t lock;     /* of what follows */
-    pthread_cond_t wake;
-    int woken, stop;
-    size_t work; /* of the engine's thread: of the batch */
-    int halted;  /* ... whose step has failed */
-    double resumed; /* when the picture that is being encoded went on */
-} entry;
-
-struct models {
-    server *s;
-    found_model *found;
-    size_t n_found;
-    entry *entries;
-    size_t n;
-    entry *loading; /* one at a time */
-    int draining, failed;
-};
-
-static void start_loading(models *all);
 
 /* ---- the engine's thread --------------------------------------------------------------------- */
 
@@ -116,7 +78,7 @@ static void *engine(void *user) {
     return NULL;
 }
 
-static void stop_engine(entry *e) {
+void models_stop_engine(entry *e) {
     if (e->has_engine) {
         pthread_mutex_lock(&e->lock);
         e->stop = 1;
@@ -128,9 +90,9 @@ static void stop_engine(entry *e) {
 }
 
 /* What is loaded of a model goes; nobody uses it. */
-static void unload(entry *e) {
+void models_unload(entry *e) {
     grammars_forget(e->all->s->grammars, &e->m);
-    stop_engine(e);
+    models_stop_engine(e);
     gw_batch_free(e->m.batch);
     gw_encoder_free(e->m.encoder);
     sights_free(e->m.sights);
@@ -138,14 +100,15 @@ static void unload(entry *e) {
     app_close_model(e->m.draft);
     app_close_model(e->m.gw);
     e->m = (model){.id = e->m.id, .path = e->m.path};
-    e->bytes = 0;
+    e->bytes = e->kept = 0;
+    e->asleep = e->tired = e->drafts_known = 0;
 }
 
 /* Of several models the next request loads it again, which may help: other devices are other
  * models' own, and some faults pass. */
 static void clear_failed(entry *e) {
     if (e->all->n > 1 && e->users == 0) {
-        unload(e);
+        models_unload(e);
     }
 }
 
@@ -250,18 +213,26 @@ static gw_status make_batch(entry *e, gw_batch_options *options) {
     return status == GW_E_UNSUPPORTED && e->m.draft != NULL ? GW_E_ARGUMENT : status;
 }
 
+/* What was found out is known while the model sleeps, too. */
 static gw_status open_draft(entry *e, const app_options *o, gw_batch_options *options) {
+    options->draft_model = e->m.draft;
+    options->draft_lookup = e->draft_lookup;
+    if (e->drafts_known) {
+        return GW_OK;
+    }
     int32_t all = e->m.n_ctx < 1 << 28 ? 4 * e->m.n_ctx : e->m.n_ctx;
     if (draft_open_many(o, e->m.gw, e->m.path, all, &e->m.draft, &options->draft_lookup) !=
         APP_OK) {
         return GW_E_ARGUMENT;
     }
     options->draft_model = e->m.draft;
+    e->draft_lookup = options->draft_lookup;
+    e->drafts_known = 1;
     return GW_OK;
 }
 
 /* What makes no text makes vectors. */
-static gw_status open_batch(entry *e, const app_options *o) {
+gw_status models_open_batch(entry *e, const app_options *o) {
     gw_batch_options options = {.n_ctx = e->m.n_ctx,
                                 .chunk = o->batch,
                                 .kv_type = o->kv_type,
@@ -323,27 +294,42 @@ static gw_status open_model(entry *e, const app_options *o) {
     gw_model_describe(e->m.gw, &e->m.info);
     take_scales(&e->m);
     e->m.n_ctx = context_of(o, &e->m.info);
-    return open_batch(e, o);
+    return models_open_batch(e, o);
+}
+
+/* One that cannot wake, because its card was given away, is loaded like any other. */
+static gw_status wake_or_load(entry *e, const app_options *o) {
+    if (e->asleep && models_wake(e) == GW_OK) {
+        return GW_OK;
+    }
+    if (e->asleep) {
+        app_note("%s does not wake and is loaded anew: %s", e->m.id, gw_error_text());
+        models_unload(e);
+    }
+    gw_status status = open_model(e, o);
+    if (status != GW_OK) {
+        return status;
+    }
+    find_anchor(&e->m);
+    e->m.chat_template = "";
+    if (e->m.batch != NULL) {
+        open_chat(e, o);
+    }
+    return GW_OK;
 }
 
 static void *load(void *user) {
     entry *e = user;
-    const app_options *o = e->all->s->o;
-    gw_status status = open_model(e, o);
-    if (status == GW_OK) {
-        find_anchor(&e->m);
+    gw_status status = wake_or_load(e, e->all->s->o);
+    if (status == GW_OK && e->m.batch != NULL) {
         e->stop = e->woken = 0;
-        e->m.chat_template = "";
-        if (e->m.batch != NULL) {
-            open_chat(e, o);
-            e->has_engine = pthread_create(&e->engine, NULL, engine, e) == 0;
-        }
+        e->has_engine = pthread_create(&e->engine, NULL, engine, e) == 0;
     }
     e->is_loaded = e->has_engine || (status == GW_OK && e->m.encoder != NULL);
     if (!e->is_loaded) {
         fault_set(&e->why, 500, "model", "%s cannot be loaded: %s", e->m.id,
                   status == GW_OK ? "no thread for it" : gw_error_text());
-        unload(e);
+        models_unload(e);
     }
     loop_post(e->all->s->loop, &e->loaded);
     return NULL;
@@ -358,6 +344,16 @@ static void tell_waiting(entry *e, model *m) {
     }
 }
 
+static void say_awake(entry *e) {
+    gw_sleep_info info;
+    gw_model_sleep_info(e->m.gw, &info);
+    e->asleep = 0;
+    e->wakes++;
+    e->wake_seconds = e->took;
+    app_note("%s is awake: %.3f s, of these %.3f s for its weights", e->m.id, e->wake_seconds,
+             info.wake_seconds);
+}
+
 static void say_ready(entry *e) {
     const gw_model_info *info = &e->m.info;
     gw_batch_stats stats;
@@ -365,19 +361,27 @@ static void say_ready(entry *e) {
     e->was_ready = 1;
     e->lost = 0;
     e->bytes = info->weight_bytes;
-    if (info->note[0] != '\0') {
+    if (!e->asleep && info->note[0] != '\0') {
         app_note("%s", info->note);
     }
-    if (info->placed[0] != '\0') {
+    if (!e->asleep && info->placed[0] != '\0') {
         app_note("%s", info->placed);
     }
     if (e->m.batch == NULL) {
+        if (e->asleep) {
+            say_awake(e);
+            return;
+        }
         app_note("%s is ready: %s, vectors of %d values, %d tokens a text, %.2f s", e->m.id,
                  info->device, (int)e->m.encodes.width, (int)e->m.n_ctx, info->load_seconds);
         return;
     }
     gw_batch_get_stats(e->m.batch, &stats);
     e->bytes += (uint64_t)stats.pages * 64 * info->kv_bytes_per_token + stats.host_bytes;
+    if (e->asleep) {
+        say_awake(e);
+        return;
+    }
     char bytes[32], host[80] = "";
     if (stats.host_pages > 0) {
         snprintf(host, sizeof host, ", %lld more in %s of main memory",
@@ -411,7 +415,7 @@ static void on_loaded(void *user) {
             loop_end(all->s->loop);
         }
     }
-    start_loading(all);
+    models_go_on(all);
 }
 
 /* ---- room ------------------------------------------------------------------------------------ */
@@ -422,6 +426,25 @@ static uint64_t loaded_bytes(const models *all) {
         sum += all->entries[i].bytes;
     }
     return sum;
+}
+
+uint64_t models_kept(const models *all) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < all->n; i++) {
+        sum += all->entries[i].kept;
+    }
+    return sum;
+}
+
+/* Is there no room for one more? */
+static int is_crowded(const models *all, const entry *wanted) {
+    uint64_t budget = all->s->o->models_memory;
+    uint64_t need = wanted->asleep ? wanted->awake_bytes : wanted->found.bytes;
+    int most = all->s->o->models_max, n = 0;
+    for (size_t i = 0; i < all->n; i++) {
+        n += all->entries[i].state == MODEL_READY;
+    }
+    return (budget > 0 && loaded_bytes(all) + need > budget) || (most > 0 && n >= most);
 }
 
 /* Of those that nobody uses the one that was used last of all; NULL: none. */
@@ -436,26 +459,25 @@ static entry *least_used(models *all) {
     return least;
 }
 
-static void drop(entry *e, const char *why) {
+void models_drop(entry *e, const char *why) {
     app_note("%s is unloaded: %s", e->m.id, why);
-    unload(e);
+    models_unload(e);
     e->state = MODEL_ABSENT;
 }
 
 /* Room for another one; 0: what is there is in use, and it has to wait. */
 static int make_room(models *all, const entry *wanted) {
-    uint64_t budget = all->s->o->models_memory;
-    while (budget > 0 && loaded_bytes(all) + wanted->found.bytes > budget) {
+    while (all->loading == NULL && is_crowded(all, wanted)) {
         entry *least = least_used(all);
         if (least == NULL) {
             return loaded_bytes(all) == 0; /* alone it may always try */
         }
-        drop(least, "another model needs its memory");
+        models_rest(least, "another model needs its memory");
     }
-    return 1;
+    return all->loading == NULL; /* else what goes to sleep says when it does */
 }
 
-static void start_loading(models *all) {
+void models_go_on(models *all) {
     for (size_t i = 0; i < all->n && all->loading == NULL && !all->draining; i++) {
         entry *e = &all->entries[i];
         if (e->state != MODEL_WAITING || !make_room(all, e)) {
@@ -544,9 +566,9 @@ void models_acquire(models *all, const char *name, model_wait *wait) {
         wait->next->link = &wait->next;
     }
     e->waits = wait;
-    if (e->state == MODEL_ABSENT || e->state == MODEL_FAILED) {
+    if (e->state == MODEL_ABSENT || e->state == MODEL_ASLEEP || e->state == MODEL_FAILED) {
         e->state = MODEL_WAITING;
-        start_loading(all);
+        models_go_on(all);
     }
 }
 
@@ -567,11 +589,13 @@ void models_release(models *all, model *m) {
     e->used = app_seconds();
     if (e->users == 0) {
         if (e->keep == 0 && e->state == MODEL_READY) {
-            drop(e, "a client has no more use for it");
+            models_drop(e, "a client has no more use for it");
+        } else if (e->state == MODEL_READY && e->tired && all->loading == NULL) {
+            models_rest(e, "a client has said so");
         } else if (e->state == MODEL_FAILED) {
             clear_failed(e);
         }
-        start_loading(all); /* one may have waited for its memory */
+        models_go_on(all); /* one may have waited for its memory */
     }
 }
 
@@ -582,13 +606,18 @@ void models_keep(models *all, model *m, double seconds) {
 
 int models_let_go(models *all, const char *name, fault *f) {
     entry *e = find_entry(all, name, f);
-    if (e != NULL && e->state == MODEL_READY) {
+    if (e != NULL && (e->state == MODEL_READY || e->state == MODEL_ASLEEP)) {
         e->keep = 0;
         if (e->users == 0) {
-            drop(e, "a client has no more use for it");
+            models_drop(e, "a client has no more use for it");
         }
     }
     return e != NULL ? 0 : -1;
+}
+
+int models_sleeps(const model *m) {
+    model_state state = ((const entry *)m)->state;
+    return state == MODEL_DOZING || state == MODEL_ASLEEP;
 }
 
 model *models_now(models *all, const char *name, fault *f) {
@@ -596,7 +625,7 @@ model *models_now(models *all, const char *name, fault *f) {
     if (e == NULL) {
         return NULL;
     }
-    if (e->state != MODEL_READY) {
+    if (e->state != MODEL_READY && !models_sleeps(&e->m)) {
         if (e->state == MODEL_FAILED) {
             *f = e->why;
         } else {
@@ -646,6 +675,7 @@ int models_open(server *s, models **out) {
         e->keep = NAN;
         e->loaded = (loop_task){.run = on_loaded, .arg = e};
         e->died = (loop_task){.run = on_died, .arg = e};
+        e->dozed = (loop_task){.run = models_dozed, .arg = e};
         pthread_mutex_init(&e->lock, NULL);
         pthread_mutex_init(&e->encoding, NULL);
         pthread_cond_init(&e->wake, NULL);
@@ -656,7 +686,7 @@ int models_open(server *s, models **out) {
 void models_start(models *all) {
     if (all->n == 1) {
         all->entries[0].state = MODEL_WAITING;
-        start_loading(all);
+        models_go_on(all);
     } else {
         for (size_t i = 0; i < all->n; i++) {
             app_note("model %s: %s", all->entries[i].m.id, all->entries[i].m.path);
@@ -666,7 +696,7 @@ void models_start(models *all) {
 }
 
 void models_tick(models *all) {
-    double idle = all->s->o->idle_unload, now = app_seconds();
+    double idle = all->s->o->idle_unload, doze = all->s->o->sleep_idle, now = app_seconds();
     if (all->loading != NULL) {
         notify_manager("EXTEND_TIMEOUT_USEC=30000000\nSTATUS=loading the model");
     }
@@ -674,8 +704,12 @@ void models_tick(models *all) {
     for (size_t i = 0; i < all->n; i++) {
         entry *e = &all->entries[i];
         double keep = isnan(e->keep) ? idle : e->keep;
-        if (e->state == MODEL_READY && e->users == 0 && keep >= 0 && now - e->used > keep) {
-            drop(e, "nobody has used it for a while");
+        int unused = (e->state == MODEL_READY || e->state == MODEL_ASLEEP) && e->users == 0;
+        if (unused && keep >= 0 && now - e->used > keep) {
+            models_drop(e, "nobody has used it for a while");
+        } else if (unused && e->state == MODEL_READY && all->loading == NULL &&
+                   (e->tired || (doze > 0 && now - e->used > doze))) {
+            models_rest(e, "nobody has used it for a while");
         }
     }
 }
@@ -699,7 +733,7 @@ void models_stop(models *all) {
             pthread_join(e->loader, NULL);
             e->has_loader = 0;
         }
-        stop_engine(e);
+        models_stop_engine(e);
         gw_batch_free(e->m.batch);
         e->m.batch = NULL;
     }
@@ -710,7 +744,7 @@ void models_free(models *all) {
         return;
     }
     for (size_t i = 0; i < all->n; i++) {
-        unload(&all->entries[i]);
+        models_unload(&all->entries[i]);
         pthread_mutex_destroy(&all->entries[i].lock);
         pthread_mutex_destroy(&all->entries[i].encoding);
         pthread_cond_destroy(&all->entries[i].wake);
@@ -790,107 +824,4 @@ int models_patience(const model *m) {
         seconds += each * stats.waiting / (stats.running > 0 ? stats.running : 1);
     }
     return seconds < 1 ? 1 : seconds > 60 ? 60 : (int)seconds;
-}
-
-/* ---- metrics --------------------------------------------------------------------------------- */
-
-typedef struct gauge {
-    const char *name, *kind, *help;
-    double (*of)(const gw_batch_stats *s);
-} gauge;
-
-#define GAUGE(field)                                                                               \
-    static double of_##field(const gw_batch_stats *s) { return (double)s->field; }
-GAUGE(waiting)
-GAUGE(waiting_tokens)
-GAUGE(running)
-GAUGE(held)
-GAUGE(last_rows)
-GAUGE(steps)
-GAUGE(rows)
-GAUGE(pages)
-GAUGE(pages_used)
-GAUGE(pages_cached)
-GAUGE(prompt_passes)
-GAUGE(prompt_tokens)
-GAUGE(cached_tokens)
-GAUGE(drafted)
-GAUGE(draft_accepted)
-GAUGE(read_ahead)
-GAUGE(preemptions)
-GAUGE(evictions)
-GAUGE(host_pages)
-GAUGE(host_pages_cached)
-GAUGE(host_saved)
-GAUGE(host_fetched)
-GAUGE(failed)
-GAUGE(refused)
-GAUGE(decode_seconds)
-GAUGE(prompt_seconds)
-
-static const gauge gauges[] = {
-    {"queue_requests", "gauge", "Requests that wait.", of_waiting},
-    {"queue_tokens", "gauge", "Prompt tokens that wait.", of_waiting_tokens},
-    {"running", "gauge", "Choices that are being generated.", of_running},
-    {"held", "gauge", "Of these, those whose reader is slow.", of_held},
-    {"step_rows", "gauge", "Rows of the last pass of generated tokens.", of_last_rows},
-    {"steps_total", "counter", "Passes of generated tokens.", of_steps},
-    {"rows_total", "counter", "Rows of these passes.", of_rows},
-    {"pages", "gauge", "Pages of the KV cache, 64 tokens each.", of_pages},
-    {"pages_used", "gauge", "Pages that running choices hold.", of_pages_used},
-    {"pages_cached", "gauge", "Pages that only keep a prefix.", of_pages_cached},
-    {"prompt_passes_total", "counter", "Passes of prompts.", of_prompt_passes},
-    {"prompt_tokens_read_total", "counter", "Prompt tokens that were computed.", of_prompt_tokens},
-    {"prefix_hit_tokens_total", "counter", "Prompt tokens found in the cache.", of_cached_tokens},
-    {"drafted_tokens_total", "counter", "Tokens that were drafted.", of_drafted},
-    {"draft_accepted_tokens_total", "counter", "Of these, those that stayed.", of_draft_accepted},
-    {"read_ahead_tokens_total", "counter", "Tokens of answers read for the next turn.",
-     of_read_ahead},
-    {"preemptions_total", "counter", "Choices that gave up their pages.", of_preemptions},
-    {"evictions_total", "counter", "Pages of prefixes that were dropped.", of_evictions},
-    {"host_pages", "gauge", "Places for pages in main memory.", of_host_pages},
-    {"host_pages_cached", "gauge", "Places that have a page.", of_host_pages_cached},
-    {"host_pages_saved_total", "counter", "Pages copied into main memory.", of_host_saved},
-    {"host_pages_fetched_total", "counter", "Pages copied back from there.", of_host_fetched},
-    {"requests_failed_total", "counter", "Requests that ended with an error.", of_failed},
-    {"requests_refused_total", "counter", "Requests that found the queue full.", of_refused},
-    {"decode_seconds_total", "counter", "Time in passes of generated tokens.", of_decode_seconds},
-    {"prompt_seconds_total", "counter", "Time in passes of prompts.", of_prompt_seconds},
-};
-
-/* The label of a model, as the text format of Prometheus escapes it. */
-static void put_label(FILE *to, const char *id) {
-    fputs("{model=\"", to);
-    for (; *id != '\0'; id++) {
-        if (*id == '"' || *id == '\\') {
-            putc('\\', to);
-        }
-        putc(*id, to);
-    }
-    fputs("\"}", to);
-}
-
-void models_metrics(const models *all, FILE *to) {
-    fprintf(to, "# HELP godwit_model_loaded Is the model loaded?\n"
-                "# TYPE godwit_model_loaded gauge\n");
-    for (size_t i = 0; i < all->n; i++) {
-        fputs("godwit_model_loaded", to);
-        put_label(to, all->entries[i].m.id);
-        fprintf(to, " %d\n", all->entries[i].state == MODEL_READY);
-    }
-    for (size_t k = 0; k < sizeof gauges / sizeof gauges[0]; k++) {
-        const gauge *g = &gauges[k];
-        fprintf(to, "# HELP godwit_%s %s\n# TYPE godwit_%s %s\n", g->name, g->help, g->name,
-                g->kind);
-        for (size_t i = 0; i < all->n; i++) {
-            const entry *e = &all->entries[i];
-            gw_batch_stats stats;
-            if (e->state == MODEL_READY && e->m.batch != NULL) {
-                gw_batch_get_stats(e->m.batch, &stats);
-                fprintf(to, "godwit_%s", g->name);
-                put_label(to, e->m.id);
-                fprintf(to, " %.17g\n", g->of(&stats));
-            }
-        }
-    }
 }

@@ -22,6 +22,8 @@ typedef enum model_state {
     MODEL_WAITING,
     MODEL_LOADING,
     MODEL_READY,
+    MODEL_DOZING, /* going to sleep: requests for it wait */
+    MODEL_ASLEEP, /* its weights are in main memory alone */
     MODEL_FAILED
 } model_state;
 
@@ -78,7 +80,15 @@ void models_keep(models *all, model *m, double seconds);
  */
 int models_let_go(models *all, const char *name, fault *f);
 
-/* Only what is loaded: NULL and *f where it is not. In use until models_release. */
+/* Puts to sleep all that are awake, as soon as each has no more work. 0, or -1 and *f: none sleeps
+ * here. */
+int models_sleep_all(models *all, fault *f);
+void models_wake_all(models *all);          /* as far as there is room */
+int models_all_sleep(const models *all);    /* does one sleep, and is none awake? */
+
+/* Only what is loaded: NULL and *f where it is not. In use until models_release. One that sleeps
+ * is as it was, but without batch and encoder. */
+int models_sleeps(const model *m);
 model *models_now(models *all, const char *name, fault *f);
 
 size_t models_count(const models *all);

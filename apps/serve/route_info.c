@@ -109,6 +109,8 @@ static const char *state_word(model_state state) {
                                         [MODEL_WAITING] = "loading",
                                         [MODEL_LOADING] = "loading",
                                         [MODEL_READY] = "loaded",
+                                        [MODEL_DOZING] = "sleeping",
+                                        [MODEL_ASLEEP] = "sleeping",
                                         [MODEL_FAILED] = "failed"};
     return words[state];
 }
@@ -191,6 +193,30 @@ static void answer_model(conn *c, const char *rest) {
     reply_fault(c, &f);
 }
 
+/* ---- sleep, as vLLM has it ------------------------------------------------------------------- */
+
+static void answer_sleep(conn *c, const char *rest) {
+    fault f = {0};
+    (void)rest;
+    if (models_sleep_all(conn_server(c)->models, &f) != 0) {
+        reply_fault(c, &f);
+        return;
+    }
+    reply_json(c, 200, json_object());
+}
+
+static void answer_wake(conn *c, const char *rest) {
+    (void)rest;
+    models_wake_all(conn_server(c)->models);
+    reply_json(c, 200, json_object());
+}
+
+static void answer_sleeping(conn *c, const char *rest) {
+    (void)rest;
+    reply_json(c, 200,
+               json_pack("{s:b}", "is_sleeping", models_all_sleep(conn_server(c)->models)));
+}
+
 const route routes_info[] = {
     {"GET", "/", ROUTE_PUBLIC, FORM_OPENAI, answer_page},
     {"GET", "/index.html", ROUTE_PUBLIC, FORM_OPENAI, answer_page},
@@ -198,6 +224,9 @@ const route routes_info[] = {
     {"GET", "/health", ROUTE_PUBLIC, FORM_OPENAI, answer_health},
     {"GET", "/v1/health", ROUTE_PUBLIC, FORM_OPENAI, answer_health},
     {"GET", "/metrics", 0, FORM_OPENAI, answer_metrics},
+    {"POST", "/sleep", 0, FORM_OPENAI, answer_sleep},
+    {"POST", "/wake_up", 0, FORM_OPENAI, answer_wake},
+    {"GET", "/is_sleeping", 0, FORM_OPENAI, answer_sleeping},
     {"GET", "/v1/models/", ROUTE_REST, FORM_OPENAI, answer_model},
     {"GET", "/v1/models", 0, FORM_OPENAI, answer_models},
     {"GET", "/models", 0, FORM_OPENAI, answer_models},

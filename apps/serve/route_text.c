@@ -262,7 +262,8 @@ static void answer_props(conn *c, const char *rest) {
                   "chat_template", job_bytes(m->chat_template, m->chat_template_bytes), "bos_token",
                   spelled(m, gw_token_bos(m->gw)), "eos_token", spelled(m, gw_token_eos(m->gw)),
                   "build_info", "godwit " GW_VERSION, "modalities", "vision", m->sights != NULL,
-                  "audio", 0, "n_ctx_train", (int)m->info.n_ctx_train, "is_sleeping", 0);
+                  "audio", 0, "n_ctx_train", (int)m->info.n_ctx_train, "is_sleeping",
+                  models_sleeps(m));
     /* it goes on with texts and has not learned to answer: the page offers that */
     json_object_set_new(
         all, "base_model",

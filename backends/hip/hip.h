@@ -100,8 +100,10 @@ gw_status gw_hip_lose(struct gw_device *device, gw_hip_error error, const char *
 
 struct gw_buffer {
     struct gw_device *device;
-    gw_hip_ptr at;
+    gw_hip_ptr at; /* 0: stowed */
     size_t bytes;
+    void *kept; /* its bytes on the host once it was stowed, pinned unless kept_plain */
+    int kept_plain;
 };
 
 /* Where a tensor begins on the device. */
@@ -120,6 +122,8 @@ void gw_hip_ring_free(struct gw_device *device);
 
 gw_status gw_hip_alloc(struct gw_device *device, size_t bytes, struct gw_buffer **out);
 void gw_hip_release(struct gw_buffer *buffer);
+gw_status gw_hip_stow(struct gw_buffer *buffer, uint64_t *kept);
+gw_status gw_hip_restore(struct gw_buffer *buffer);
 gw_status gw_hip_write(struct gw_buffer *dst, size_t at, const void *src, size_t bytes);
 gw_status gw_hip_read(const struct gw_buffer *src, size_t at, void *dst, size_t bytes);
 gw_status gw_hip_load_weight(struct gw_device *device, gw_tensor *t, const gw_weight_source *src);

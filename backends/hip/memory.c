@@ -89,13 +89,75 @@ gw_status gw_hip_alloc(struct gw_device *device, size_t bytes, struct gw_buffer 
     return GW_OK;
 }
 
+static void forget_kept(struct gw_buffer *buffer) {
+    if (buffer->kept_plain) {
+        free(buffer->kept);
+    } else if (buffer->kept != NULL) {
+        buffer->device->driver->HostFree(buffer->kept);
+    }
+    buffer->kept = NULL;
+}
+
 void gw_hip_release(struct gw_buffer *buffer) {
     if (buffer == NULL) {
         return;
     }
     (void)gw_hip_enter(buffer->device);
     gw_hip_memory_free(buffer->device, buffer->at, buffer->bytes);
+    forget_kept(buffer);
     free(buffer);
+}
+
+/* Pinned, or plain where the driver pins no more: that takes longer to come back. */
+static gw_status keep_bytes(struct gw_buffer *b) {
+    const gw_hip_driver *d = b->device->driver;
+    b->kept_plain = gw_hip_host_new(b->device, b->bytes, &b->kept) != GW_OK;
+    b->kept = b->kept_plain ? malloc(b->bytes) : b->kept;
+    if (b->kept == NULL) {
+        char need[GW_SIZE_TEXT];
+        return gw_fail(GW_E_NOMEM, "hip", "no %s of main memory for weights",
+                       gw_text_size(b->bytes, 4, need));
+    }
+    gw_status status = gw_hip_check(d, d->Read(b->kept, b->at, b->bytes, b->device->stream),
+                                    "reading a weight");
+    status = status == GW_OK ? gw_hip_wait(b->device) : status;
+    if (status != GW_OK) {
+        forget_kept(b);
+    }
+    return status;
+}
+
+gw_status gw_hip_stow(struct gw_buffer *buffer, uint64_t *kept) {
+    GW_TRY(gw_hip_enter(buffer->device));
+    if (buffer->kept == NULL && buffer->bytes > 0) {
+        GW_TRY(keep_bytes(buffer));
+    }
+    GW_TRY(gw_hip_wait(buffer->device));
+    gw_hip_memory_free(buffer->device, buffer->at, buffer->bytes);
+    buffer->at = 0;
+    *kept = buffer->bytes;
+    return GW_OK;
+}
+
+gw_status gw_hip_restore(struct gw_buffer *buffer) {
+    const gw_hip_driver *d = buffer->device->driver;
+    gw_hip_ptr at = 0;
+    GW_TRY(gw_hip_enter(buffer->device));
+    if (buffer->at != 0) {
+        return GW_OK;
+    }
+    GW_TRY(gw_hip_memory_new(buffer->device, buffer->bytes, &at));
+    gw_status status = buffer->bytes == 0
+                           ? GW_OK
+                           : gw_hip_check(d, d->Write(at, buffer->kept, buffer->bytes,
+                                                      buffer->device->stream),
+                                          "sending a weight");
+    if (status != GW_OK) {
+        gw_hip_memory_free(buffer->device, at, buffer->bytes);
+        return status;
+    }
+    buffer->at = at;
+    return GW_OK;
 }
 
 /* ---- host access ----------------------------------------------------------------------------- */

@@ -65,7 +65,7 @@ static gw_status hear(struct gw_device *d) {
     if (status != GW_OK) {
         gw_wire_take_text(&d->answer, text, sizeof text);
         return gw_fail(status < GW_STATUS_COUNT ? (gw_status)status : GW_E_DEVICE, "mpi",
-                       "rank %d: %s", d->rank, text);
+                       "%s: %s", gw_mpi_called(d->rank), text);
     }
     return GW_OK;
 }
@@ -85,7 +85,8 @@ static gw_status ask_plain(struct gw_device *d, gw_mpi_command command) {
 
 static gw_status understood(const struct gw_device *d) {
     return d->answer.failed
-               ? gw_fail(GW_E_DEVICE, "mpi", "rank %d gives an answer that is too short", d->rank)
+               ? gw_fail(GW_E_DEVICE, "mpi", "%s gives an answer that is too short",
+                         gw_mpi_called(d->rank))
                : GW_OK;
 }
 
@@ -125,8 +126,8 @@ static void describe(const struct gw_device *device, int ordinal, gw_device_info
     }
     *out = info;
     snprintf(out->id, sizeof out->id, "mpi:%d", device != NULL ? device->ordinal : ordinal);
-    snprintf(out->name, sizeof out->name, "%.60s of rank %d on %.32s", info.name, rank,
-             gw_mpi_peer(rank)->host);
+    snprintf(out->name, sizeof out->name, "%.60s of %.32s on %.24s", info.name,
+             gw_mpi_called(rank), gw_mpi_peer(rank)->host);
 }
 
 static int accepts(const gw_kernel *kernel, const gw_node *node, const struct gw_device *device);
@@ -134,7 +135,7 @@ static int accepts(const gw_kernel *kernel, const gw_node *node, const struct gw
 static gw_status take_kernels(struct gw_device *d) {
     size_t n = (size_t)gw_wire_take_number(&d->answer);
     if (n > 1 << 16) {
-        return gw_fail(GW_E_DEVICE, "mpi", "rank %d has %zu kernels", d->rank, n);
+        return gw_fail(GW_E_DEVICE, "mpi", "%s has %zu kernels", gw_mpi_called(d->rank), n);
     }
     d->kernels = calloc(n + 1, sizeof *d->kernels);
     d->name = calloc(n + 1, sizeof *d->name);
@@ -262,19 +263,40 @@ static gw_wire about(const struct gw_buffer *b, gw_mpi_command command, size_t a
 /* The bytes are on their way, in order with all that is asked for after. */
 static gw_status write_bytes(struct gw_buffer *dst, size_t at, const void *src, size_t bytes) {
     GW_TRY(within(dst, at, bytes));
-    gw_wire w = about(dst, GW_MPI_WRITE, at);
-    gw_wire_put(&w, src, bytes);
-    return tell(dst->device, &w);
+    for (size_t done = 0; done < bytes; done += GW_MPI_PIECE) {
+        size_t n = bytes - done < GW_MPI_PIECE ? bytes - done : GW_MPI_PIECE;
+        gw_wire w = about(dst, GW_MPI_WRITE, at + done);
+        gw_wire_put(&w, (const char *)src + done, n);
+        GW_TRY(tell(dst->device, &w));
+    }
+    return GW_OK;
 }
 
 static gw_status read_bytes(const struct gw_buffer *src, size_t at, void *dst, size_t bytes) {
     struct gw_device *d = src->device;
     GW_TRY(within(src, at, bytes));
-    gw_wire w = about(src, GW_MPI_READ, at);
-    gw_wire_put_number(&w, bytes);
-    GW_TRY(ask(d, &w));
-    gw_wire_take(&d->answer, dst, bytes);
-    return understood(d);
+    for (size_t done = 0; done < bytes; done += GW_MPI_PIECE) {
+        size_t n = bytes - done < GW_MPI_PIECE ? bytes - done : GW_MPI_PIECE;
+        gw_wire w = about(src, GW_MPI_READ, at + done);
+        gw_wire_put_number(&w, n);
+        GW_TRY(ask(d, &w));
+        gw_wire_take(&d->answer, (char *)dst + done, n);
+        GW_TRY(understood(d));
+    }
+    return GW_OK;
+}
+
+/* Workers do not speak to one another: through here. */
+static gw_status copy_here(struct gw_buffer *dst, size_t at, const struct gw_buffer *src,
+                           size_t from, size_t bytes) {
+    unsigned char *room = malloc(bytes + 1);
+    if (room == NULL) {
+        return gw_fail(GW_E_NOMEM, "mpi", "no memory for %zu bytes", bytes);
+    }
+    gw_status status = read_bytes(src, from, room, bytes);
+    status = status == GW_OK ? write_bytes(dst, at, room, bytes) : status;
+    free(room);
+    return status;
 }
 
 /* From rank to rank; rank 0 does not see it. */
@@ -282,6 +304,9 @@ static gw_status copy(struct gw_buffer *dst, size_t at, const struct gw_buffer *
                       size_t bytes) {
     GW_TRY(within(dst, at, bytes));
     GW_TRY(within(src, from, bytes));
+    if (dst->device->rank != src->device->rank && !gw_mpi_is_meshed()) {
+        return copy_here(dst, at, src, from, bytes);
+    }
     gw_wire w = about(src, GW_MPI_HAND, from);
     gw_wire_put_number(&w, bytes);
     gw_wire_put_number(&w, (uint64_t)dst->device->rank);
@@ -318,28 +343,32 @@ static gw_status size_weight(const struct gw_device *device, gw_tensor *t,
     return understood(d);
 }
 
-static gw_status send_rows(struct gw_device *d, const gw_tensor *t, const gw_weight_source *src) {
-    size_t row = 0;
-    int64_t rows = t->dim[0], cols = 1;
-    for (int i = 1; i < t->n_dim; i++) {
-        cols *= t->dim[i];
-    }
-    GW_TRY(gw_row_bytes(t->fmt, (uint64_t)cols, &row));
-    int64_t each = row < GW_MPI_PIECE ? (int64_t)(GW_MPI_PIECE / (row > 0 ? row : 1)) : 1;
-    unsigned char *piece = src->map == NULL ? malloc((size_t)each * row + 1) : NULL;
+/* Rows of a weight as they travel. */
+typedef struct sending {
+    const gw_weight_source *src;
+    int64_t rows;
+    size_t row; /* bytes */
+    gw_mpi_kept kept;
+    unsigned char digest[GW_MPI_DIGEST];
+} sending;
+
+static gw_status send_rows(const struct gw_device *d, const sending *s) {
+    const gw_weight_source *src = s->src;
+    int64_t each = s->row < GW_MPI_PIECE ? (int64_t)(GW_MPI_PIECE / (s->row > 0 ? s->row : 1)) : 1;
+    unsigned char *piece = src->map == NULL ? malloc((size_t)each * s->row + 1) : NULL;
     gw_status status = src->map != NULL || piece != NULL
                            ? GW_OK
                            : gw_fail(GW_E_NOMEM, "mpi", "no memory for rows of a weight");
-    for (int64_t at = 0; at < rows && status == GW_OK; at += each) {
-        int64_t n = rows - at < each ? rows - at : each;
+    for (int64_t at = 0; at < s->rows && status == GW_OK; at += each) {
+        int64_t n = s->rows - at < each ? s->rows - at : each;
         const unsigned char *from = piece;
         if (src->map != NULL) {
-            from = (const unsigned char *)src->map + (size_t)at * row;
+            from = (const unsigned char *)src->map + (size_t)at * s->row;
         } else {
-            status = gw_load_rows(src, at, n, row, piece);
+            status = gw_load_rows(src, at, n, s->row, piece);
         }
         gw_wire w = {.at = NULL};
-        gw_wire_put(&w, from, status == GW_OK ? (size_t)n * row : 0); /* none: it ends there */
+        gw_wire_put(&w, from, status == GW_OK ? (size_t)n * s->row : 0); /* none: it ends there */
         gw_status sent = gw_mpi_send(d->rank, &w);
         status = status != GW_OK ? status : sent;
     }
@@ -347,21 +376,51 @@ static gw_status send_rows(struct gw_device *d, const gw_tensor *t, const gw_wei
     return status;
 }
 
+/* Small weights are sent as fast as a question is. */
+static gw_status find_kept(struct gw_device *d, sending *s) {
+    enum { LEAST = 64 << 10 };
+    if (!gw_mpi_peer(d->rank)->keeps || (uint64_t)s->rows * s->row < LEAST) {
+        return GW_OK;
+    }
+    GW_TRY(gw_mpi_digest_rows(s->src, s->rows, s->row, s->digest));
+    gw_wire w = message(d, GW_MPI_HAVE);
+    gw_wire_put(&w, s->digest, sizeof s->digest);
+    gw_wire_put_number(&w, (uint64_t)s->rows * s->row);
+    GW_TRY(ask(d, &w));
+    s->kept = gw_wire_take_number(&d->answer) != 0 ? GW_MPI_KEPT : GW_MPI_NEW;
+    return understood(d);
+}
+
+/* The answer to LOAD is in d->answer. */
+static gw_status send_weight(struct gw_device *d, gw_wire *w, const sending *s) {
+    pthread_mutex_lock(&talk);
+    gw_status status = tell(d, w);
+    if (status == GW_OK) {
+        status = s->kept != GW_MPI_KEPT ? send_rows(d, s) : GW_OK;
+        gw_status heard = hear(d);
+        status = status != GW_OK ? status : heard;
+    }
+    pthread_mutex_unlock(&talk);
+    return status;
+}
+
 static gw_status load_weight(struct gw_device *d, gw_tensor *t, const gw_weight_source *src) {
     struct gw_buffer *b = NULL;
+    sending s = {.src = src, .rows = t->dim[0]};
+    int64_t cols = 1;
+    for (int i = 1; i < t->n_dim; i++) {
+        cols *= t->dim[i];
+    }
+    GW_TRY(gw_row_bytes(t->fmt, (uint64_t)cols, &s.row));
+    GW_TRY(find_kept(d, &s));
     GW_TRY(buffer_new(d, SIZE_MAX, &b)); /* its size is the other side's matter */
     gw_wire w = message(d, GW_MPI_LOAD);
     gw_wire_put_tensor(&w, t);
     gw_wire_put_number(&w, (uint64_t)src->keep_rows);
     gw_wire_put_number(&w, b->number);
-    pthread_mutex_lock(&talk);
-    gw_status status = tell(d, &w);
-    if (status == GW_OK) {
-        status = send_rows(d, t, src);
-        gw_status heard = hear(d);
-        status = status != GW_OK ? status : heard;
-    }
-    pthread_mutex_unlock(&talk);
+    gw_wire_put_number(&w, (uint64_t)s.kept);
+    gw_wire_put(&w, s.digest, sizeof s.digest);
+    gw_status status = send_weight(d, &w, &s);
     if (status == GW_OK) {
         t->layout = (int)gw_wire_take_number(&d->answer);
         t->offset = (size_t)gw_wire_take_number(&d->answer);
@@ -373,6 +432,20 @@ static gw_status load_weight(struct gw_device *d, gw_tensor *t, const gw_weight_
         free(b);
     }
     return status;
+}
+
+static gw_status stow(struct gw_buffer *b, uint64_t *kept) {
+    gw_wire w = message(b->device, GW_MPI_STOW);
+    gw_wire_put_number(&w, b->number);
+    GW_TRY(ask(b->device, &w));
+    *kept = gw_wire_take_number(&b->device->answer);
+    return understood(b->device);
+}
+
+static gw_status restore(struct gw_buffer *b) {
+    gw_wire w = message(b->device, GW_MPI_RESTORE);
+    gw_wire_put_number(&w, b->number);
+    return ask(b->device, &w);
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
@@ -549,6 +622,8 @@ const gw_backend gw_backend_mpi = {.name = "mpi",
                                    .copy = copy,
                                    .host = host,
                                    .load_weight = load_weight,
+                                   .stow = stow,
+                                   .restore = restore,
                                    .size_weight = size_weight,
                                    .kernels = kernels,
                                    .arithmetic = arithmetic,

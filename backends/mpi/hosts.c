@@ -24,8 +24,7 @@ int gw_hosts_asked(void) {
 
 static void describe_self(const char *device, int rank, gw_mpi_self *self) {
     memset(self, 0, sizeof *self);
-    snprintf(self->build, sizeof self->build, GW_VERSION " %zu %zu %zu %d %d", sizeof(gw_node),
-             sizeof(gw_step), sizeof(gw_device_info), (int)GW_OP_COUNT, (int)GW_FMT_COUNT);
+    gw_mpi_build(self->build);
     if (gethostname(self->host, sizeof self->host - 1) != 0) {
         snprintf(self->host, sizeof self->host, "unknown");
     }

@@ -14,7 +14,10 @@ enum {
     GW_MPI_RANKS = 64,       /* at most                         */
     GW_MPI_HELD = 8,         /* devices of one rank at most     */
     GW_MPI_ADDRESSES = 8,    /* of a host at most               */
-    GW_MPI_PIECE = 16 << 20  /* bytes of weights in one message */
+    GW_MPI_PIECE = 16 << 20,  /* bytes of weights in one message */
+    GW_MPI_LONGEST = 1 << 30, /* bytes of a message of or to a worker at most */
+    GW_MPI_SECRET = 16,       /* bytes of a shared secret at least */
+    GW_MPI_DIGEST = 32
 };
 
 /* ---- libmpi (library.c) ---------------------------------------------------------------------- */
@@ -87,7 +90,7 @@ void gw_wire_take_tensor(gw_wire *w, gw_tensor *t); /* its name becomes "weight"
 void gw_wire_put_step(gw_wire *w, const gw_step *step);
 void gw_wire_take_step(gw_wire *w, gw_step *step);
 
-/* ---- ranks (link.c) -------------------------------------------------------------------------- */
+/* ---- ranks (link.c, meet.c) ------------------------------------------------------------------ */
 
 /* What a rank says of itself. */
 typedef struct gw_mpi_self {
@@ -95,6 +98,7 @@ typedef struct gw_mpi_self {
     char host[64];
     char address[GW_MPI_ADDRESSES][48]; /* numeric; "" behind the last */
     int32_t port, n_devices;
+    int32_t keeps;         /* does it keep weights by their digests? */
     unsigned char key[16]; /* what whoever connects must know */
     gw_device_info device[GW_MPI_HELD];
     char error[512]; /* why it has none; "" */
@@ -107,6 +111,8 @@ gw_status gw_mpi_link_open(gw_mpi_self *self);
 int gw_mpi_ranks(void);
 int gw_mpi_rank(void);
 const gw_mpi_self *gw_mpi_peer(int rank);
+const char *gw_mpi_called(int rank); /* "rank 1", "worker HOST:PORT" */
+int gw_mpi_is_meshed(void);          /* do others than rank 0 speak to one another? */
 
 /* Takes the bytes of w, which is empty then. GW_E_DEVICE: some rank was lost. */
 gw_status gw_mpi_send(int to, gw_wire *w);
@@ -134,8 +140,11 @@ typedef enum gw_mpi_command {
     GW_MPI_WRITE,    /* number, at, bytes                                                       */
     GW_MPI_READ,     /* number, at, n; answer: bytes                                            */
     GW_MPI_SIZE,     /* tensor, keep_rows; answer: layout, bytes                                */
-    GW_MPI_LOAD,     /* tensor, keep_rows, number; then the rows in messages; answer: layout,
-                      * offset                                                                  */
+    GW_MPI_HAVE,     /* digest, bytes; answer: are they kept? (keep.c)                          */
+    GW_MPI_LOAD,     /* tensor, keep_rows, number, gw_mpi_kept, digest; then the rows in
+                      * messages, unless they are kept; answer: layout, offset                  */
+    GW_MPI_STOW,     /* number; answer: bytes kept; 0: they lie in main memory anyway           */
+    GW_MPI_RESTORE,  /* number; answer                                                          */
     GW_MPI_CHOOSE,   /* a node; answer: kernel or -1, name of its arithmetic                    */
     GW_MPI_FREEZE,   /* number, rows, nodes; answer                                             */
     GW_MPI_READY,    /* segment; answer: note                                                   */
@@ -150,9 +159,59 @@ typedef enum gw_mpi_command {
     GW_MPI_END       /* nothing follows                                                         */
 } gw_mpi_command;
 
+typedef enum gw_mpi_kept {
+    GW_MPI_PASSING, /* the rows follow, and are not kept */
+    GW_MPI_NEW,     /* they follow, and are kept under their digest */
+    GW_MPI_KEPT     /* they are */
+} gw_mpi_kept;
+
+/* ---- weights that a worker keeps (keep.c) ---------------------------------------------------- */
+
+/* Of pieces of 1 MiB: SHA-256 of their SHA-256s. By all threads. */
+void gw_mpi_digest(const void *bytes, size_t n, unsigned char digest[GW_MPI_DIGEST]);
+/* The same of rows of a source. The source's error. */
+gw_status gw_mpi_digest_rows(const gw_weight_source *src, int64_t rows, size_t row_bytes,
+                             unsigned char digest[GW_MPI_DIGEST]);
+
+/* The folder of them, at most so many bytes in it: the ones used longest ago go. It must be this
+ * user's alone, and is made. GW_E_IO says why nothing can be kept. Once a process. */
+gw_status gw_mpi_keep_open(const char *folder, uint64_t most);
+void gw_mpi_keep_close(void);
+int gw_mpi_keeps(void);
+/* A mapping of n bytes, for munmap; NULL: they are not there. */
+const void *gw_mpi_keep_find(const unsigned char digest[GW_MPI_DIGEST], size_t n);
+/* Best effort: bytes of another digest, and what does not fit, are left out. */
+void gw_mpi_keep_add(const unsigned char digest[GW_MPI_DIGEST], const void *bytes, size_t n);
+
+/* ---- workers (challenge.c) ------------------------------------------------------------------- */
+
+/* Both ends of a connection say hello; who runs the command proves first that it knows the secret,
+ * then the worker. Sizes are fixed and times bounded, and nothing else is read before. */
+
+/* HMAC-SHA-256 (RFC 2104). */
+void gw_mpi_hmac(const void *key, size_t key_bytes, const void *text, size_t bytes,
+                 unsigned char mac[32]);
+
+typedef struct gw_mpi_secret {
+    const void *at;
+    size_t bytes;
+} gw_mpi_secret;
+
+/* Program and sizes of structs: what has to be equal. */
+void gw_mpi_build(char out[64]);
+/* fd does not block. busy: is somebody else served? Only who knows the secret learns that.
+ * GW_E_ARGUMENT: refused, in words for people; GW_E_DEVICE: the connection. */
+gw_status gw_mpi_challenge(int fd, const gw_mpi_secret *secret, int (*busy)(void *), void *user);
+gw_status gw_mpi_prove(int fd, const gw_mpi_secret *secret, const char *called);
+/* n bytes before the moment `end` of gw_seconds_now. GW_E_DEVICE */
+gw_status gw_mpi_give_before(int fd, const void *bytes, size_t n, double end);
+gw_status gw_mpi_get_before(int fd, void *bytes, size_t n, double end);
+
 /* The devices of this rank, as --device names them. NULL, "auto": the first card, else the CPU. */
 gw_status gw_mpi_held(const char *device, gw_mpi_self *self);
 /* Ranks but 0: does what rank 0 says until it says that nothing follows. */
 gw_status gw_mpi_serve(int threads);
+/* Bytes of weights that rank 0 has sent, and that were kept here. */
+void gw_mpi_served(uint64_t *came, uint64_t *kept);
 
 #endif

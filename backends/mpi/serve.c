@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "backends/mpi/mpi.h"
 #include "core/base/list.h"
@@ -28,7 +29,13 @@ static struct {
     int n, threads;
     gw_wire in, out, data;
     gw_step step;
+    uint64_t came, kept; /* bytes of weights */
 } serving;
+
+void gw_mpi_served(uint64_t *came, uint64_t *kept) {
+    *came = serving.came;
+    *kept = serving.kept;
+}
 
 /* ---- which devices --------------------------------------------------------------------------- */
 
@@ -280,13 +287,13 @@ static gw_status do_accept(held *h) {
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-typedef struct arrived {
+typedef struct rows_here {
     const unsigned char *at;
     size_t row;
-} arrived;
+} rows_here;
 
 static gw_status rows_of(const gw_weight_source *src, int64_t first, int64_t n, void *dst) {
-    const arrived *a = src->state;
+    const rows_here *a = src->state;
     memcpy(dst, a->at + (size_t)first * a->row, (size_t)n * a->row);
     return GW_OK;
 }
@@ -303,42 +310,108 @@ static gw_status do_size(held *h) {
     return GW_OK;
 }
 
-static gw_status do_load(held *h) {
-    gw_tensor t;
-    arrived a = {.row = 0};
-    gw_weight_source src = {.rows = rows_of, .state = &a};
-    gw_wire_take_tensor(&serving.in, &t);
-    src.keep_rows = (int)gw_wire_take_number(&serving.in);
-    uint64_t number = gw_wire_take_number(&serving.in);
-    int64_t cols = 1;
-    for (int i = 1; i < t.n_dim; i++) {
-        cols *= t.dim[i];
+static gw_status do_have(held *h) {
+    unsigned char digest[GW_MPI_DIGEST];
+    (void)h;
+    gw_wire_take(&serving.in, digest, sizeof digest);
+    size_t n = (size_t)gw_wire_take_number(&serving.in);
+    const void *map = serving.in.failed ? NULL : gw_mpi_keep_find(digest, n);
+    gw_wire_put_number(&serving.out, map != NULL);
+    if (map != NULL) {
+        (void)munmap((void *)(uintptr_t)map, n);
     }
-    GW_TRY(gw_row_bytes(t.fmt, (uint64_t)cols, &a.row));
-    size_t need = (size_t)t.dim[0] * a.row, have = 0;
+    return GW_OK;
+}
+
+/* All pieces come, whatever happens here; *out, malloc'd. GW_E_CANCELLED: rank 0 gave up. */
+static gw_status take_rows(size_t need, unsigned char **out) {
     unsigned char *all = malloc(need + 1);
-    while (have < need) { /* all pieces come, whatever happens here */
-        GW_TRY(gw_mpi_take(0, &serving.data));
-        if (serving.data.n == 0 || serving.data.n > need - have) {
+    for (size_t have = 0; have < need; have += serving.data.n) {
+        gw_status status = gw_mpi_take(0, &serving.data);
+        if (status != GW_OK || serving.data.n == 0 || serving.data.n > need - have) {
             free(all);
-            return GW_OK; /* rank 0 gave up, and knows why */
+            return status != GW_OK ? status : GW_E_CANCELLED;
         }
         if (all != NULL) {
             memcpy(all + have, serving.data.at, serving.data.n);
         }
-        have += serving.data.n;
     }
-    gw_status status = all != NULL
-                           ? reach(&h->buffer, &h->buffers_room, sizeof(struct gw_buffer *), number)
-                           : gw_fail(GW_E_NOMEM, "mpi", "no memory for %zu bytes", need);
-    a.at = all;
-    status = status == GW_OK ? h->backend->load_weight(h->device, &t, &src) : status;
-    free(all);
-    GW_TRY(status);
-    h->buffer[number] = t.buf;
-    gw_wire_put_number(&serving.out, (uint64_t)t.layout);
-    gw_wire_put_number(&serving.out, t.offset);
+    *out = all;
+    serving.came += need;
+    return all != NULL ? GW_OK : gw_fail(GW_E_NOMEM, "mpi", "no memory for %zu bytes", need);
+}
+
+/* A weight from its rows at a->at. */
+static gw_status load_from(held *h, gw_tensor *t, int keep_rows, uint64_t number, rows_here *a) {
+    gw_weight_source src = {.rows = rows_of, .state = a, .keep_rows = keep_rows};
+    GW_TRY(reach(&h->buffer, &h->buffers_room, sizeof(struct gw_buffer *), number));
+    GW_TRY(h->backend->load_weight(h->device, t, &src));
+    h->buffer[number] = t->buf;
+    gw_wire_put_number(&serving.out, (uint64_t)t->layout);
+    gw_wire_put_number(&serving.out, t->offset);
     return GW_OK;
+}
+
+static gw_status load_kept(held *h, gw_tensor *t, int keep_rows, uint64_t number, rows_here *a,
+                           const unsigned char *digest, size_t need) {
+    const void *map = gw_mpi_keep_find(digest, need);
+    if (map == NULL) {
+        return gw_fail(GW_E_IO, "mpi", "a weight that was kept here is gone; start again");
+    }
+    a->at = map;
+    serving.kept += need;
+    gw_status status = load_from(h, t, keep_rows, number, a);
+    (void)munmap((void *)(uintptr_t)map, need);
+    return status;
+}
+
+static gw_status do_load(held *h) {
+    gw_tensor t;
+    rows_here a = {.row = 0};
+    unsigned char digest[GW_MPI_DIGEST], *all = NULL;
+    gw_wire_take_tensor(&serving.in, &t);
+    int keep_rows = (int)gw_wire_take_number(&serving.in);
+    uint64_t number = gw_wire_take_number(&serving.in), kept = gw_wire_take_number(&serving.in);
+    size_t need = 0;
+    int64_t cols = 1;
+    gw_wire_take(&serving.in, digest, sizeof digest);
+    for (int i = 1; i < t.n_dim; i++) {
+        cols = t.dim[i] > 0 && cols <= INT64_MAX / t.dim[i] ? cols * t.dim[i] : 0;
+    }
+    GW_TRY(gw_row_bytes(t.fmt, (uint64_t)cols, &a.row));
+    if (serving.in.failed || t.n_dim < 1 || t.dim[0] < 1 || a.row == 0 ||
+        __builtin_mul_overflow((size_t)t.dim[0], a.row, &need) || need >= SIZE_MAX / 2) {
+        return gw_fail(GW_E_METADATA, "mpi", "a weight of no size");
+    }
+    if (kept == GW_MPI_KEPT) {
+        return load_kept(h, &t, keep_rows, number, &a, digest, need);
+    }
+    gw_status status = take_rows(need, &all);
+    if (status == GW_E_CANCELLED) {
+        return GW_OK; /* and knows why */
+    }
+    if (status == GW_OK && kept == GW_MPI_NEW) {
+        gw_mpi_keep_add(digest, all, need);
+    }
+    a.at = all;
+    status = status == GW_OK ? load_from(h, &t, keep_rows, number, &a) : status;
+    free(all);
+    return status;
+}
+
+static gw_status do_stow(held *h) {
+    struct gw_buffer *buffer = NULL;
+    uint64_t kept = 0;
+    GW_TRY(take_buffer(h, &buffer, NULL));
+    GW_TRY(h->backend->stow != NULL ? h->backend->stow(buffer, &kept) : GW_OK);
+    gw_wire_put_number(&serving.out, kept);
+    return GW_OK;
+}
+
+static gw_status do_restore(held *h) {
+    struct gw_buffer *buffer = NULL;
+    GW_TRY(take_buffer(h, &buffer, NULL));
+    return h->backend->restore != NULL ? h->backend->restore(buffer) : GW_OK;
 }
 
 /* ---- plans ----------------------------------------------------------------------------------- */
@@ -451,7 +524,9 @@ static const row rows[GW_MPI_END] = {
     [GW_MPI_DESCRIBE] = {do_describe, 1, 1}, [GW_MPI_ALLOC] = {do_alloc, 1, 0},
     [GW_MPI_RELEASE] = {do_release, 0, 0},   [GW_MPI_WRITE] = {do_write, 0, 0},
     [GW_MPI_READ] = {do_read, 1, 0},         [GW_MPI_SIZE] = {do_size, 1, 0},
-    [GW_MPI_LOAD] = {do_load, 1, 0},         [GW_MPI_CHOOSE] = {do_choose, 1, 0},
+    [GW_MPI_HAVE] = {do_have, 1, 0},         [GW_MPI_LOAD] = {do_load, 1, 0},
+    [GW_MPI_STOW] = {do_stow, 1, 0},
+    [GW_MPI_RESTORE] = {do_restore, 1, 0},   [GW_MPI_CHOOSE] = {do_choose, 1, 0},
     [GW_MPI_FREEZE] = {do_freeze, 1, 0},     [GW_MPI_READY] = {do_ready, 1, 0},
     [GW_MPI_RUN] = {do_run, 0, 0},           [GW_MPI_WAIT] = {do_wait, 1, 0},
     [GW_MPI_FREE] = {do_free, 0, 0},         [GW_MPI_PROFILE] = {do_profile, 0, 0},

@@ -89,7 +89,9 @@ static gw_status new_buffer(struct gw_device *device, int n_chunks, struct gw_bu
 
 /* One more allocation of the buffer. */
 static gw_status add_chunk(struct gw_buffer *buffer, size_t bytes) {
-    GW_TRY(gw_cl_new_mem(buffer->device, bytes, &buffer->chunks[buffer->n_chunks].mem));
+    gw_cl_chunk *chunk = &buffer->chunks[buffer->n_chunks];
+    GW_TRY(gw_cl_new_mem(buffer->device, bytes, &chunk->mem));
+    chunk->bytes = bytes;
     buffer->n_chunks++;
     buffer->bytes += bytes;
     return GW_OK;
@@ -152,16 +154,75 @@ gw_status gw_cl_alloc_pages(struct gw_device *device, size_t bytes, size_t page_
     return GW_OK;
 }
 
+static void free_chunk(const struct gw_buffer *buffer, gw_cl_chunk *chunk) {
+    if (chunk->mem != NULL) {
+        buffer->device->cl->ReleaseMemObject(chunk->mem);
+        buffer->device->reserved -= chunk->bytes;
+        chunk->mem = NULL;
+    }
+}
+
 void gw_cl_release(struct gw_buffer *buffer) {
     if (buffer == NULL) {
         return;
     }
     for (int i = 0; i < buffer->n_chunks; i++) {
-        buffer->device->cl->ReleaseMemObject(buffer->chunks[i].mem);
+        free_chunk(buffer, &buffer->chunks[i]);
+        gw_cl_unpin(buffer->device, &buffer->chunks[i].kept);
     }
-    buffer->device->reserved -= buffer->bytes;
     free(buffer->chunks);
     free(buffer);
+}
+
+static gw_status keep_bytes(struct gw_device *d, gw_cl_chunk *chunk) {
+    GW_TRY(gw_cl_pin(d, chunk->bytes, &chunk->kept));
+    gw_status status =
+        chunk->bytes == 0
+            ? GW_OK
+            : gw_cl_check(d->cl->EnqueueReadBuffer(d->queue, chunk->mem, CL_TRUE, 0, chunk->bytes,
+                                                   chunk->kept.at, 0, NULL, NULL),
+                          "reading a weight");
+    if (status != GW_OK) {
+        gw_cl_unpin(d, &chunk->kept);
+    }
+    return status;
+}
+
+gw_status gw_cl_stow(struct gw_buffer *buffer, uint64_t *kept) {
+    for (int i = 0; i < buffer->n_chunks; i++) { /* all are there before one goes */
+        gw_cl_chunk *chunk = &buffer->chunks[i];
+        if (chunk->kept.mem == NULL) {
+            GW_TRY(keep_bytes(buffer->device, chunk));
+        }
+    }
+    GW_TRY(gw_cl_wait(buffer->device));
+    for (int i = 0; i < buffer->n_chunks; i++) {
+        free_chunk(buffer, &buffer->chunks[i]);
+    }
+    *kept = buffer->bytes;
+    return GW_OK;
+}
+
+gw_status gw_cl_restore(struct gw_buffer *buffer) {
+    struct gw_device *d = buffer->device;
+    gw_status status = GW_OK;
+    for (int i = 0; i < buffer->n_chunks && status == GW_OK; i++) {
+        gw_cl_chunk *chunk = &buffer->chunks[i];
+        if (chunk->mem != NULL) {
+            continue;
+        }
+        status = gw_cl_new_mem(d, chunk->bytes, &chunk->mem);
+        if (status == GW_OK && chunk->bytes > 0) {
+            status = gw_cl_check(d->cl->EnqueueWriteBuffer(d->queue, chunk->mem, CL_FALSE, 0,
+                                                           chunk->bytes, chunk->kept.at, 0, NULL,
+                                                           NULL),
+                                 "sending a weight");
+        }
+    }
+    for (int i = 0; i < buffer->n_chunks && status != GW_OK; i++) {
+        free_chunk(buffer, &buffer->chunks[i]);
+    }
+    return status;
 }
 
 /* ---- host access ----------------------------------------------------------------------------- */

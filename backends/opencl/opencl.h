@@ -107,16 +107,18 @@ gw_status gw_cl_roof(struct gw_device *device, gw_roof *out);
 /* ---- buffers (memory.c, layout.c) ------------------------------------------------------------ */
 
 /* Rows [first, first + rows) of a weight in one allocation; offsets of the planes in bytes. */
-typedef struct gw_cl_chunk {
-    cl_mem mem;
-    int64_t first, rows;
-    cl_ulong low, high, head, sub;
-} gw_cl_chunk;
-
 typedef struct gw_cl_pinned {
     cl_mem mem; /* NULL: none */
     void *at;
 } gw_cl_pinned;
+
+typedef struct gw_cl_chunk {
+    cl_mem mem; /* NULL: stowed */
+    size_t bytes;
+    gw_cl_pinned kept; /* its bytes on the host once it was stowed */
+    int64_t first, rows;
+    cl_ulong low, high, head, sub;
+} gw_cl_chunk;
 
 struct gw_buffer {
     struct gw_device *device;
@@ -138,6 +140,8 @@ gw_status gw_cl_new_mem(struct gw_device *device, size_t bytes, cl_mem *out);
 gw_status gw_cl_pin(struct gw_device *device, size_t bytes, gw_cl_pinned *out);
 void gw_cl_unpin(struct gw_device *device, gw_cl_pinned *pinned);
 void gw_cl_release(struct gw_buffer *buffer);
+gw_status gw_cl_stow(struct gw_buffer *buffer, uint64_t *kept);
+gw_status gw_cl_restore(struct gw_buffer *buffer);
 gw_status gw_cl_write(struct gw_buffer *dst, size_t at, const void *src, size_t bytes);
 gw_status gw_cl_read(const struct gw_buffer *src, size_t at, void *dst, size_t bytes);
 gw_status gw_cl_load_weight(struct gw_device *device, gw_tensor *t, const gw_weight_source *src);

@@ -75,6 +75,14 @@ int gw_weights_is_fetched(const gw_weights *w, const gw_tensor *t);
 /* Bring rows [first, first + n) of such a tensor to its place, ahead of what is run then. */
 gw_status gw_weights_fetch(const gw_weights *w, const gw_tensor *t, int64_t first, int64_t n);
 
+/* weights_sleep.c, of loaded weights that no plan uses. The memory of their devices is given back,
+ * and what lay there stays in main memory; *kept: bytes there. wake: all lies where it lay, and is
+ * on its way. Either is done again after an error. Weights that main memory has anyway stay.
+ *   GW_E_NOMEM   main memory, or that of a device
+ *   GW_E_DEVICE */
+gw_status gw_weights_sleep(gw_weights *w, uint64_t *kept);
+gw_status gw_weights_wake(gw_weights *w);
+
 /* Rows of a whole matrix of which cards of a group have shares; 0 as above. */
 int64_t gw_weights_rows(const gw_weights *w, int role, int layer);
 

@@ -123,6 +123,14 @@ typedef struct gw_backend {
     gw_status (*fetch_weight)(struct gw_device *device, const gw_tensor *t,
                               const gw_weight_source *src, int64_t first, int64_t n);
 
+    /* Of a buffer of weights that no plan uses. stow: its bytes stay in the host's memory, where
+     * the device reads fastest, and its own memory is given back; *kept: bytes there. restore: they
+     * are sent to the device, ahead of all that is run from then on. The bytes are the same each
+     * time; what is so already is left so; an error changes nothing. Both NULL: they lie in the
+     * host's memory anyway. */
+    gw_status (*stow)(struct gw_buffer *buffer, uint64_t *kept);
+    gw_status (*restore)(struct gw_buffer *buffer);
+
     const gw_kernel *(*kernels)(const struct gw_device *device, size_t *count);
     /* The name of the arithmetic in which node->kernel computes this node where it is not that of
      * docs/arithmetic.md alone ("openblas", "half of sm_90"): equal names, equal bits. Else "".

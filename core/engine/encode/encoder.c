@@ -303,6 +303,7 @@ gw_status gw_encoder_new_sized(gw_model *model, const gw_encoder_options *given,
         return gw_fail(GW_E_UNSUPPORTED, model->name,
                        "has adapters, which vectors are not made with");
     }
+    GW_TRY(gw_model_awake(model));
     gw_encoder *e = calloc(1, sizeof *e);
     if (e == NULL) {
         return gw_fail(GW_E_NOMEM, "encoder", "no memory for an encoder");

@@ -7,6 +7,7 @@
 #include "core/engine/placing/place.h"
 #include "core/model/weights.h"
 #include "core/text/tokens/stream.h"
+#include "include/godwit_sleep.h"
 
 /* What prompts took of which some weights lie in main memory: the least of so many readings. */
 typedef struct gw_fetch_rate {
@@ -30,6 +31,7 @@ struct gw_model {
     gw_model_info info;         /* strings below */
     char name[256], device_text[512], placed[224], format[32];
     char converted[32]; /* options.weights */
+    gw_sleep_info sleep;
 };
 
 /* Opening in steps: the checkpoint; then devices, and weights matched but not loaded (*load: how
@@ -42,6 +44,9 @@ gw_status gw_model_prepare(gw_model *m, const gw_model_options *options,
 /* Then all of it: placed and loaded. */
 gw_status gw_model_load(gw_model *m, const gw_model_options *options,
                         const gw_backend *const *backends, const gw_passed *passed);
+
+/* model_sleep.c. GW_E_ARGUMENT: it sleeps, and nothing can be made of it. */
+gw_status gw_model_awake(const gw_model *m);
 
 /* translation.c. The one token that this spelling is as a special one, and is not otherwise; -1. */
 int32_t gw_model_special(const gw_model *m, const char *spelling);

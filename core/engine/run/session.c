@@ -305,6 +305,7 @@ gw_status gw_session_make(gw_model *model, const gw_session_options *options,
     if (model->weights == NULL) {
         return gw_fail(GW_E_UNSUPPORTED, model->name, "only the vocabulary of this model is open");
     }
+    GW_TRY(gw_model_awake(model));
     if (model->hp.n_source == model->hp.n_layers) {
         return gw_fail(GW_E_UNSUPPORTED, model->name,
                        "is an encoder: it makes vectors of texts (godwit embed), no text");
