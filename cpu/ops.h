@@ -48,7 +48,7 @@ typedef struct gw_cpu_attention_part {
 
 typedef struct gw_cpu_act {
     gw_act_kind kind;
-    float limit, alpha, p, q; /* p, q: of XIELU */
+    float limit, alpha, p, q; /* p, q: of XIELU and CLAMP */
 } gw_cpu_act;
 
 /* CONV: taps rows of `width` columns; weights [taps, width]. */

@@ -197,6 +197,9 @@ GW_INLINE VT vf NAME(act_gate)(gw_act_kind kind, vf g, const gw_cpu_act *a) {
     case GW_ACT_GELU_TANH:
         z = v_mul(v_mul(g, v_set(0x1.988454p-1f)), v_fma(v_mul(g, g), v_set(0x1.6e4e26p-5f), one));
         return v_mul(half, v_add(one, NAME(tanh)(z)));
+    case GW_ACT_CLAMP:
+        g = v_below(g, v_set(a->p), v_set(a->p), g);
+        return v_below(v_set(a->q), g, v_set(a->q), g);
     case GW_ACT_SIGMOID:
         return v_div(one, v_add(one, NAME(exp)(v_neg(g))));
     default: /* RELU, RELU2 */
@@ -207,7 +210,8 @@ GW_INLINE VT vf NAME(act_gate)(gw_act_kind kind, vf g, const gw_cpu_act *a) {
 
 VT static void NAME(act)(float *y, const float *gate, const float *up, size_t n,
                          const gw_cpu_act *a) {
-    int vectors = a->kind <= GW_ACT_SWIGLU_OAI || a->kind == GW_ACT_SIGMOID;
+    int vectors = a->kind <= GW_ACT_SWIGLU_OAI || a->kind == GW_ACT_SIGMOID ||
+                  a->kind == GW_ACT_CLAMP;
     size_t i = 0;
     for (; vectors && i + VW <= n; i += VW) {
         vf v = NAME(act_gate)(a->kind, v_load(gate + i), a);

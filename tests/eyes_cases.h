@@ -127,7 +127,7 @@ static float *bits_on(const char *folder, const char *device, int exact, const c
 static inline void eyes_on_device(const char *device) {
     static const char *const folder[] = {"qwen3vl", "qwen35",  "qwen25vl",   "mistral3", "gemma3",
                                          "gemma4",  "smolvlm", "internvl6b", "internvl", "lfm2vl",
-                                         "glm4v",   "kimivl",  "llama4"};
+                                         "glm4v",   "kimivl",  "llama4",  "gemma4e"};
     for (size_t i = 0; i < sizeof folder / sizeof folder[0]; i++) {
         const char *kv = i % 2 == 0 ? "f32" : "f16";
         size_t n = 0, m = 0;

@@ -498,7 +498,8 @@ static void oc_act(op_setup *s) {
     oc_fill_floats(s, x, 4.0f);
     oc_upload(s, x);
     s->node.in[0] = x;
-    s->node.w[0] = c->act == GW_ACT_XIELU ? oc_vector(s, "parameters", 4, 0.8f) : NULL;
+    const int has = c->act == GW_ACT_XIELU || c->act == GW_ACT_CLAMP;
+    s->node.w[0] = has ? oc_vector(s, "parameters", 4, 0.8f) : NULL;
     oc_make_output(s, c->out, c->k);
 }
 

@@ -104,6 +104,8 @@ static double value(gw_act_kind kind, double g, double u, double limit, double a
         return softplus(g) * u;
     case GW_ACT_TANH:
         return tanh(g) * u;
+    case GW_ACT_CLAMP:
+        return fmin(fmax(g, ap), an) * u;
     default:
         return g * u;
     }

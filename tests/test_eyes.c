@@ -113,6 +113,11 @@ static void gemma4(void **state) {
     check_family("gemma4", 4);
 }
 
+static void gemma4e(void **state) {
+    (void)state;
+    check_family("gemma4e", 6);
+}
+
 static void smolvlm(void **state) {
     (void)state;
     check_family("smolvlm", 8);
@@ -427,6 +432,7 @@ int main(void) {
         cmocka_unit_test(mistral3),
         cmocka_unit_test(gemma3),
         cmocka_unit_test(gemma4),
+        cmocka_unit_test(gemma4e),
         cmocka_unit_test(smolvlm),
         cmocka_unit_test(internvl),
         cmocka_unit_test(internvl6b),

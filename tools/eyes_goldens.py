@@ -302,6 +302,26 @@ def gemma3():
         model, pixel_values=pixels))
 
 
+def gemma4e():
+    """E2B and E4B: matrices with bounds, which cut; rows of a picture are read as text is."""
+    config = Gemma4Config(
+        text_config=dict(text(), sliding_window=24, hidden_size_per_layer_input=8,
+                         vocab_size_per_layer_input=VOCAB, global_head_dim=16, pad_token_id=3,
+                         layer_types=["sliding_attention", "sliding_attention", "full_attention"]),
+        vision_config=dict(hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+                           num_attention_heads=2, num_key_value_heads=2, head_dim=8, patch_size=4,
+                           position_embedding_size=16, use_clipped_linears=True),
+        audio_config=None, image_token_id=IMAGE, boi_token_id=58, eoi_token_id=59, video_token_id=63,
+        audio_token_id=57)
+    model = Gemma4ForConditionalGeneration(config)
+    g = torch.Generator().manual_seed(3)
+    for name, bound in model.model.vision_tower.named_buffers():
+        if name.endswith(("put_min", "put_max")):
+            cut = 0.4 + torch.rand((), generator=g)
+            bound.copy_((-cut if name.endswith("min") else cut).bfloat16())
+    return gemma4_run(randomise(model, 5))
+
+
 def gemma4():
     """6 x 9 patches, the mean of 3 x 3; rows of a picture see one another in layers with windows, and
     have inputs for each layer."""
@@ -318,7 +338,10 @@ def gemma4():
     model = Gemma4ForConditionalGeneration(config)
     model.model.vision_tower.std_bias.copy_(torch.linspace(-0.5, 0.5, 16).bfloat16())
     model.model.vision_tower.std_scale.copy_(torch.linspace(0.5, 1.5, 16).bfloat16())
-    model = randomise(model, 1)
+    return gemma4_run(randomise(model, 1))
+
+
+def gemma4_run(model):
     rows, columns = 6, 9
     patches = torch.rand(rows * columns, 48, generator=torch.Generator().manual_seed(2))
     places = torch.tensor([[[c, r] for r in range(rows) for c in range(columns)]])
@@ -410,7 +433,7 @@ def pictures(model, **given):
     return logits
 
 
-FAMILIES = {f.__name__: f for f in (qwen3vl, qwen35, qwen2vl, qwen25vl, mistral3, gemma3, gemma4, smolvlm,
+FAMILIES = {f.__name__: f for f in (qwen3vl, qwen35, qwen2vl, qwen25vl, mistral3, gemma3, gemma4, gemma4e, smolvlm,
                                     internvl, internvl6b, lfm2vl, glm4v, glm4vmoe, kimik25, kimivl, llama4)}
 
 

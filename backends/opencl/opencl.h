@@ -406,7 +406,7 @@ typedef struct gw_cl_activation {
     size_t width, stride, first, rows;
 } gw_cl_activation;
 
-/* numbers: of XIELU, or NULL. */
+/* numbers: of XIELU or CLAMP, or NULL. */
 gw_status gw_cl_record_activation(struct gw_segment *segment, const gw_cl_activation *a,
                                   const gw_tensor *numbers, const gw_tensor *out);
 /* Ends a launch of items that share nothing: pieces of a row along x. */

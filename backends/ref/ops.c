@@ -214,6 +214,8 @@ static double gate_of(const gw_act_args *a, double g, const float *xielu) {
         return softplus(g);
     case GW_ACT_TANH:
         return tanh(g);
+    case GW_ACT_CLAMP:
+        return fmin(fmax(g, (double)xielu[0]), (double)xielu[1]);
     default:
         return g;
     }

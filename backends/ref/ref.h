@@ -45,7 +45,7 @@ const float *ref_weight_row(const gw_tensor *w, int64_t r, float *room);
 /* In place: kind of norm, then * w + b, each where it is there. */
 void ref_norm_row(double *x, int64_t n, gw_norm_kind kind, float eps, const float *w,
                   const float *b);
-/* act(g) * u, without u where it is not gated; xielu: w0 of XIELU, or NULL. */
+/* act(g) * u, without u where it is not gated; xielu: w0 of XIELU or CLAMP, or NULL. */
 double ref_act(const gw_act_args *a, double g, double u, int gated, const float *xielu);
 
 /* ---- the KV cache (attention.c): K [page, g, e, P], V [page, g, P, e] ---- */

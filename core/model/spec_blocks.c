@@ -104,7 +104,7 @@ static const block_rule rules[GW_BLOCK_KINDS] = {
          {"base", 'v', 1, 1}, {"plus", 'n', GW_ARG_PLUS, 1}, {"first", 'n', GW_ARG_FIRST, 1}}},
     [GW_BLOCK_SPARSE_GLU] = {"sparse_glu", LAYER, LAYER, 1, 0, 0, LAST, 0,
         {{"deviations", 'n', GW_ARG_DEVIATIONS, 1}}},
-    [GW_BLOCK_ACT] = {"act", LAYER, HEAD, 1, 0, 0, LAST, 0, {{NULL, 0, 0, 0}}},
+    [GW_BLOCK_ACT] = {"act", LAYER, HEAD, 1, 0, 0, LAST, 0, {{"params", 'w', 1, 1}}},
     [GW_BLOCK_HYPER] = {"hyper", LAYER, HEAD, 0, 2, 2, LAST, 0,
         {{"streams", 'n', GW_ARG_HEADS, 1}, {"rounds", 'n', GW_ARG_ROUNDS, 1},
          {"eps", 'n', GW_ARG_EPS, 1}}},

@@ -105,6 +105,7 @@ int gw_activation_named(const char *text, size_t n, gw_act_kind *out) {
                  {"sigmoid", GW_ACT_SIGMOID},
                  {"softplus", GW_ACT_SOFTPLUS},
                  {"tanh", GW_ACT_TANH},
+                 {"clamp", GW_ACT_CLAMP},
                  {"linear", GW_ACT_NONE}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (strlen(known[i].name) == n && memcmp(known[i].name, text, n) == 0) {

@@ -320,7 +320,7 @@ static gw_status check_act(const gw_node *node) {
     if (!is_matrix(x, GW_FMT_F32, y->dim[1] * (a->gated ? 2 : 1)) || !same_rows(x, y)) {
         return refuse(node, "the input", x, "f32 [n, f], or [n, 2f] when gated");
     }
-    if (a->kind == GW_ACT_XIELU && !is_vector(node->w[0], 4)) {
+    if ((a->kind == GW_ACT_XIELU || a->kind == GW_ACT_CLAMP) && !is_vector(node->w[0], 4)) {
         return refuse(node, "the parameters", node->w[0], "f32 [4]");
     }
     return is_activation(y, y->dim[1]) ? GW_OK : refuse(node, "the output", y, "f32 or act8");

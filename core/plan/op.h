@@ -42,7 +42,7 @@ typedef enum gw_op {
     GW_OP_SAMPLE,    /* out[n,1] i32 = the token drawn from in0[n,v] f32 as the row's choice in1
                       * [n,7] i32 says (core/tensor/sample.h); -1: none can be                  */
     GW_OP_ACT,       /* out[n,f]  = act(in0[n,0..f)) (* in0[n,f..2f) when gated); w0 [4] f32 for
-                      * XIELU; in0 f32, out f32 or act8                                         */
+                      * XIELU and CLAMP; in0 f32, out f32 or act8                               */
     GW_OP_MIX,       /* out[n,m]  = in0[n,m] f32 (* scale) (* gate in1[n,c] f32, column i / (m/c),
                       * through gate_act) (cap * tanh(. / cap)) (+ in2[n,m] f32) (* w0[1] or [m]
                       * f32), in this order; out f32 or act8                                    */

@@ -19,6 +19,7 @@ typedef enum gw_act_kind {
     GW_ACT_SIGMOID, /* sigmoid(g) * u                                                         */
     GW_ACT_SOFTPLUS, /* log(1 + exp(g)) * u                                                    */
     GW_ACT_TANH,     /* tanh(g) * u                                                            */
+    GW_ACT_CLAMP,    /* w0 = {low, high, -, -}: min(max(g, low), high) * u                     */
     GW_ACT_NONE,     /* g * u                                                                  */
     GW_ACT_KINDS
 } gw_act_kind;
@@ -92,7 +93,8 @@ GW_FN float gw_sigmoid(float x) { return 1.0f / (1.0f + gw_exp(-x)); }
 /* cap * tanh(x / cap): of scores and logits. */
 GW_FN float gw_softcap(float x, float cap) { return cap * gw_tanh(x / cap); }
 
-/* What becomes of the gate. limit 0: none. XIELU: p and q are ap and an, alpha is b, limit is e. */
+/* What becomes of the gate. limit 0: none. XIELU: p and q are ap and an, alpha is b, limit is e;
+ * CLAMP: p and q are the bounds. */
 GW_FN float gw_act_gate(gw_act_kind kind, float g, float limit, float alpha, float p, float q) {
     float half_g = g * 0.5f, z;
     switch (kind) {
@@ -120,6 +122,9 @@ GW_FN float gw_act_gate(gw_act_kind kind, float g, float limit, float alpha, flo
         return gw_softplus(g);
     case GW_ACT_TANH:
         return gw_tanh(g);
+    case GW_ACT_CLAMP:
+        g = g < p ? p : g;
+        return g > q ? q : g;
     default:
         return g;
     }

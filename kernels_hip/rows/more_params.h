@@ -86,7 +86,7 @@ struct gw_more_act_params {
     struct gw_step_params step;
     GW_DEV(const float) gate;
     GW_DEV(const float) up;
-    GW_DEV(const float) numbers; /* of XIELU, [4] */
+    GW_DEV(const float) numbers; /* of XIELU and CLAMP, [4] */
     GW_DEV(void) out;
     int32_t gate_step, up_step, width, form, kind;
     float limit, alpha;

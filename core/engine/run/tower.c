@@ -102,21 +102,6 @@ static gw_status read_places(gw_tower *t) {
     return GW_OK;
 }
 
-/* Matrices may come with bounds for what goes into them and comes out (Gemma 4 E2B and E4B). */
-static gw_status refuse_bounds(const gw_checkpoint *c) {
-    for (size_t i = 0; i < gw_checkpoint_count(c); i++) {
-        const char *name = gw_checkpoint_at(c, i)->name;
-        int sees = strncmp(name, "v.", 2) == 0 || strstr(name, "vision") != NULL;
-        if (sees && (gw_text_ends(name, ".input_max") || gw_text_ends(name, ".input_min"))) {
-            return gw_fail(GW_E_UNSUPPORTED, gw_checkpoint_name(c),
-                           "the vision tower clips what goes into its matrices (%.80s), which is "
-                           "not computed yet: text alone works",
-                           name);
-        }
-    }
-    return GW_OK;
-}
-
 /* Cards that the decoder is to be on, or the CPU. */
 static gw_status load(gw_tower *t, const gw_model_options *o, const gw_backend *const *backends) {
     const gw_spec_given given = {.sees = 1};
@@ -124,7 +109,6 @@ static gw_status load(gw_tower *t, const gw_model_options *o, const gw_backend *
     gw_model *m = t->model;
     GW_TRY(gw_checkpoint_open_as(o->path, o->memory, o->memory_bytes, &given, &m->checkpoint));
     snprintf(m->name, sizeof m->name, "%s", gw_checkpoint_name(m->checkpoint));
-    GW_TRY(refuse_bounds(m->checkpoint));
     GW_TRY(gw_model_load(m, o, backends, &passed));
     t->bp = gw_weights_blueprint(m->weights);
     GW_TRY(measure(t));
