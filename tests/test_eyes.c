@@ -123,9 +123,30 @@ static void smolvlm(void **state) {
     check_family("smolvlm", 8);
 }
 
+/* Files of early 2025 have the names of up and down exchanged. */
+static void exchanged_names(void **state) {
+    (void)state;
+    example x;
+    open_example(&x, "tests/data/goldens-eyes/smolvlm",
+                 "tests/data/goldens-eyes/smolvlm/mmproj-old.gguf", NULL);
+    check_rows(&x);
+    close_example(&x);
+}
+
 static void internvl(void **state) {
     (void)state;
     check_family("internvl", 3);
+}
+
+/* Other names in the folder, and no mmproj of its own. */
+static void internvlchat(void **state) {
+    (void)state;
+    example x;
+    float bits[64];
+    open_example(&x, "tests/data/goldens-eyes/internvlchat", NULL, NULL);
+    check_rows(&x);
+    check_text(&x, 64, bits);
+    close_example(&x);
 }
 
 static void internvl6b(void **state) {
@@ -434,8 +455,10 @@ int main(void) {
         cmocka_unit_test(gemma4),
         cmocka_unit_test(gemma4e),
         cmocka_unit_test(smolvlm),
+        cmocka_unit_test(exchanged_names),
         cmocka_unit_test(internvl),
         cmocka_unit_test(internvl6b),
+        cmocka_unit_test(internvlchat),
         cmocka_unit_test(lfm2vl),
         cmocka_unit_test(glm4v),
         cmocka_unit_test(glm4vmoe),

@@ -52,6 +52,17 @@ def test_pictures_in_their_order(folder):
     assert first.startswith("<|im_start|>user\n<|vision_start|><|image_pad|>")
 
 
+def test_template_of_texts_alone(folder):
+    """One that puts texts together, or passes over other parts: the pictures stand where the message has them."""
+    for content in ("'<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n'",
+                    "'<|im_start|>' + m.role + '\\n' + (m.content if m.content is string else '') + '<|im_end|>\\n'"):
+        (folder / "texts.jinja").write_text("{% for m in messages %}{{ " + content + " }}{% endfor %}")
+        done = program.run("template", "-m", MODEL, "--mmproj", folder / "mmproj.gguf", "--chat-template",
+                           folder / "texts.jinja", "-f", folder / "two.json", "--image", PICTURES / "rgb.jpg",
+                           "--image", PICTURES / "rgb.png").stdout
+        assert done == template(folder, PICTURES / "rgb.jpg", PICTURES / "rgb.png").stdout
+
+
 def test_wrong_number(folder):
     done = template(folder, PICTURES / "rgb.jpg", check=False)
     assert done.returncode == 1 and "places for 2 pictures, 1 are given" in done.stderr

@@ -168,8 +168,8 @@ static void test_inserts(void **state) {
         assert_non_null(text.typed);
         text.typed[0] = 4; /* b<i>c */
         text.typed[1] = 9;
-        gw_chat_inserts inserts = {"<i>", texts, (size_t)n};
-        gw_status status = gw_chat_insert(&text, &inserts);
+        gw_chat_inserts inserts = {"<i>", "", "", texts, (size_t)n};
+        gw_status status = gw_chat_insert(&text, &inserts, NULL);
         if (n == 2) {
             assert_int_equal(status, GW_OK);
             assert_string_equal(text.text, "ab<i>cONE<i>d");
@@ -267,6 +267,10 @@ static void test_mmproj(void **state) {
         "{\"projector_type\":\"idefics3\",\"vision.patch_size\":16,\"vision.image_size\":512,"
         "\"vision.preproc_image_size\":1536,\"vision.projector.scale_factor\":4}");
     assert_true(p.longest == 1536 && p.side_w == 512 && p.merge == 4 && p.split);
+    p = processor_of(
+        "{\"settings\":{\"image_processor_type\":\"GotOcr2ImageProcessorFast\",\"crop_to_patches\":"
+        "false,\"processor_class\":\"InternVLProcessor\"},\"config\":{}}");
+    assert_true(p.split); /* that class says true */
     json_t *none = json_object();
     assert_int_equal(gw_processor_from_mmproj("mmproj.gguf", none, &p), GW_E_UNSUPPORTED);
     json_decref(none);

@@ -15,7 +15,7 @@ import re
 import sys
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import (Gemma3Config, Gemma3ForConditionalGeneration, Gemma4Config,
                           Gemma4ForConditionalGeneration, Glm4vConfig, Glm4vForConditionalGeneration,
                           Glm4vMoeConfig, Glm4vMoeForConditionalGeneration, InternVLConfig,
@@ -397,6 +397,38 @@ def internvl6b():
     return internvl_of("qwen3", norm_type="rms_norm", use_qk_norm=True)
 
 
+def first_form(folder, to):
+    """A checkpoint of InternVL as it was published before transformers had the class."""
+    config = json.loads((folder / "config.json").read_text())
+    vision = config["vision_config"]
+    vision.update(image_size=vision["image_size"][0], patch_size=vision["patch_size"][0],
+                  qk_normalization=vision.pop("use_qk_norm"), qkv_bias=vision.pop("attention_bias"))
+    config = {"architectures": ["InternVLChatModel"], "model_type": "internvl_chat", "downsample_ratio": 0.5,
+              "dynamic_image_size": True, "force_image_size": 24, "min_dynamic_patch": 1, "max_dynamic_patch": 12,
+              "use_thumbnail": True, "ps_version": "v2", "select_layer": -1, "tie_word_embeddings": False,
+              "image_token_id": IMAGE, "vision_config": vision, "llm_config": config["text_config"]}
+    names = [("multi_modal_projector.layer_norm", "mlp1.0"), ("multi_modal_projector.linear_1", "mlp1.1"),
+             ("multi_modal_projector.linear_2", "mlp1.3"), ("vision_tower.", "vision_model."),
+             ("cls_token", "class_embedding"), ("position_embeddings", "position_embedding"),
+             ("patch_embeddings.projection", "patch_embedding"), ("encoder.layer.", "encoder.layers."),
+             ("attention.projection_layer", "attn.proj"), ("attention.", "attn."), ("layernorm_before", "norm1"),
+             ("layernorm_after", "norm2"), ("lambda_", "ls")]
+    stored, made = load_file(folder / "model.safetensors"), {}
+    for name, value in sorted(stored.items()):
+        if "q_proj" in name and "vision" in name:
+            value = torch.cat([stored[name.replace("q_proj", f"{part}_proj")] for part in "qkv"])
+            name = name.replace("q_proj", "qkv")
+        elif re.search("vision.*[kv]_proj", name):
+            continue
+        for old, new in names if "language" not in name and "lm_head" not in name else []:
+            name = name.replace(old, new)
+        made[name] = value.contiguous()
+    to.mkdir(parents=True, exist_ok=True)
+    save_file(made, to / "model.safetensors", {"format": "pt"})
+    (to / "config.json").write_text(json.dumps(config, separators=(",", ":")) + "\n")
+    (to / "golden.safetensors").write_bytes((folder / "golden.safetensors").read_bytes())
+
+
 def lfm2vl():
     """Tiles of 6 x 4 and 4 x 8 patches, for which the table of 5 x 5 positions is resized."""
     config = Lfm2VlConfig(
@@ -457,6 +489,8 @@ def make(folder, name):
                "features": features.float().contiguous(), "logits": rows[-1:].contiguous(),
                "input_ids": torch.tensor(ids), "greedy_ids": torch.tensor(made)},
               out / "golden.safetensors")
+    if name == "internvl":
+        first_form(out, out.parent / "internvlchat")
     print(name, tuple(patches.shape), tuple(features.shape), len(ids), made, flush=True)
 
 

@@ -307,6 +307,8 @@ def write_glm_text(folder, config, stored):
 
 for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
     config = json.loads((folder / "config.json").read_text())
+    if "text_config" not in config:  # another form of a checkpoint that is there
+        continue
     pairs, kind = pairs_of(config)
     split = kind in ("qwen2vl_merger", "qwen2.5vl_merger", "kimivl")
     tensors = tensors_of(read_safetensors(folder / "model.safetensors"), config, split)
@@ -314,3 +316,7 @@ for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
     if config["model_type"] == "glm4v":
         write_glm_text(folder, config, read_safetensors(folder / "model.safetensors"))
     print(folder.name, kind, len(tensors))
+    if kind == "idefics3":  # with up and down exchanged, as converters of early 2025 wrote them
+        other = {"ffn_up": "ffn_down", "ffn_down": "ffn_up"}
+        write_gguf(folder / "mmproj-old.gguf", pairs, {
+            re.sub("ffn_(up|down)", lambda m: other[m[0]], name): t for name, t in tensors.items()})

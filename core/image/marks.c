@@ -135,6 +135,7 @@ static const struct {
     {"pixtral",  {"[IMG]", "", "", "[IMG]"}, pixtral},
     {"idefics3", {"<image>", "", "", "<image>"}, idefics3},
     {"internvl", {"<IMG_CONTEXT>", "", "\n", "<IMG_CONTEXT>"}, internvl},
+    {"internvl_chat", {"<IMG_CONTEXT>", "", "\n", "<IMG_CONTEXT>"}, internvl},
     {"lfm2_vl",  {"<image>", "", "", "<image>"}, lfm2},
     {"llama4",   {"<|image|>", "", "", "<|patch|>"}, llama4},
     {"kimi_vl",  {"<|media_pad|>", "<|media_start|>image<|media_content|>", "<|media_end|>",

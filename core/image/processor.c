@@ -159,6 +159,15 @@ static gw_status read_size(reading *r) {
     return GW_OK;
 }
 
+/* InternVLProcessor cuts pictures into tiles whatever its image processor's settings say. */
+static gw_status read_wrapper(reading *r, const json_t *outer) {
+    const char *name = NULL;
+    GW_TRY(gw_json_text(r->where, r->settings, "processor_class", &name));
+    GW_TRY(gw_json_text(r->where, outer, "processor_class", &name));
+    r->p.split |= name != NULL && strcmp(name, "InternVLProcessor") == 0;
+    return GW_OK;
+}
+
 /* ---- values of pixels ------------------------------------------------------------------------ */
 
 static gw_status read_values(reading *r) {
@@ -193,6 +202,23 @@ static gw_status read_values(reading *r) {
     return GW_OK;
 }
 
+/* InternVL's first form cuts pictures by code of its own, for which config.json has the numbers. */
+static const char *own_code(const json_t *config) {
+    const json_t *list = json_object_get(config, "architectures");
+    const char *name = json_string_value(json_array_get(list, 0));
+    return name != NULL && strcmp(name, "InternVLChatModel") == 0 ? name : NULL;
+}
+
+static gw_status read_chat_model(reading *r, const json_t *config) {
+    gw_processor *p = &r->p;
+    GW_TRY(small(r->where, config, "force_image_size", &p->side_h));
+    p->side_w = p->side_h;
+    GW_TRY(small(r->where, config, "min_dynamic_patch", &p->min_tiles));
+    GW_TRY(small(r->where, config, "max_dynamic_patch", &p->max_tiles));
+    GW_TRY(gw_json_bool(r->where, config, "dynamic_image_size", &p->split));
+    return gw_json_bool(r->where, config, "use_thumbnail", &p->thumbnail);
+}
+
 /* ---- what only config.json says ----------------------------------------------------------------
  */
 
@@ -219,6 +245,9 @@ static gw_status read_patches(reading *r, const json_t *outer, const json_t *con
     if (vision != NULL && p->size == GW_SIZE_CANVAS) {
         GW_TRY(gw_json_real(r->where, vision, "pixel_shuffle_ratio", &ratio));
     }
+    if (strcmp(p->kind, "internvl_chat") == 0) {
+        GW_TRY(read_chat_model(r, config));
+    }
     if (p->size == GW_SIZE_SPLIT && factor > 0) {
         p->merge = factor;
     }
@@ -243,11 +272,13 @@ gw_status gw_processor_from_folder(const char *where, const json_t *settings, co
     GW_TRY(gw_json_object(where, settings, "image_processor", &nested));
     reading r = {.where = where, .settings = nested != NULL ? nested : settings};
     GW_TRY(gw_json_text(where, r.settings, "image_processor_type", &name));
+    name = name != NULL ? name : own_code(config);
     if (name == NULL || !gw_processor_of_class(name, &r.p)) {
         return gw_fail(GW_E_UNSUPPORTED, where, "image_processor_type %.60s is not known here",
                        name != NULL ? name : "(none)");
     }
     GW_TRY(read_size(&r));
+    GW_TRY(read_wrapper(&r, settings));
     GW_TRY(read_values(&r));
     GW_TRY(read_patches(&r, settings, config));
     GW_TRY(gw_processor_check(where, &r.p));

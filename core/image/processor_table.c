@@ -35,6 +35,10 @@ static const gw_processor kinds[] = {
     {.kind = "internvl", .size = GW_SIZE_ASPECT, .filter = GW_FILTER_BICUBIC, .patch = 14,
      .merge = 2, .side_h = 384, .side_w = 384, .min_tiles = 1, .max_tiles = 12, .thumbnail = 1,
      .mean = CLIP_MEAN, .std = CLIP_STD},
+    {.kind = "internvl_chat", .pixels = GW_PIXELS_PIL, .size = GW_SIZE_ASPECT,
+     .filter = GW_FILTER_BICUBIC, .formula = GW_FORMULA_PLAIN, .patch = 14, .merge = 2,
+     .side_h = 448, .side_w = 448, .min_tiles = 1, .max_tiles = 12, .split = 1, .thumbnail = 1,
+     .mean = {0.485F, 0.456F, 0.406F}, .std = {0.229F, 0.224F, 0.225F}},
     {.kind = "lfm2_vl", .size = GW_SIZE_LFM2, .filter = GW_FILTER_BILINEAR,
      .values = GW_VALUES_PIXELS, .patch = 16, .merge = 2, .side_h = 512, .side_w = 512,
      .min_tokens = 64, .max_tokens = 256, .min_tiles = 2, .max_tiles = 10, .split = 1, .thumbnail = 1,
@@ -59,6 +63,7 @@ static const struct {
     {"PixtralImageProcessor", "pixtral"},    {"Idefics3ImageProcessor", "idefics3"},
     {"SmolVLMImageProcessor", "idefics3"},   {"GotOcr2ImageProcessor", "internvl"},
     {"Lfm2VlImageProcessor", "lfm2_vl"},     {"Llama4ImageProcessor", "llama4"},
+    {"InternVLChatModel", "internvl_chat"},
     {"Kimi_K25ImageProcessor", "kimi_k25"},  {"KimiVLImageProcessor", "kimi_vl"},
     {"Glm4vImageProcessor", "glm4v"},        {"Glm46VImageProcessor", "glm4v"},
 }, projectors[] = {

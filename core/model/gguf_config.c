@@ -116,8 +116,8 @@ static json_t *value_of(const gw_gguf_pair *p) {
 }
 
 /* What only tensors say: rows of the table of token types, of a classifier and of a projector's
- * first matrix; whether q and k, or what goes into a projector, are normed, norms have biases, and
- * what goes into matrices is clipped. */
+ * first matrix; whether q and k, or what goes into a projector, are normed, norms have biases, what
+ * goes into matrices is clipped, and of mmproj files whether up and down have changed names. */
 static void add_rows(const gw_gguf *g, json_t *facts) {
     static const struct {
         const char *tensor, *key;
@@ -127,7 +127,8 @@ static void add_rows(const gw_gguf *g, json_t *facts) {
                 {"mm.input_norm.weight", "vision.input_norm"},
                 {"v.blk.0.attn_q_norm.weight", "vision.qk_norm"},
                 {"v.blk.0.ln1.bias", "vision.ln1_bias"},
-                {"v.blk.0.attn_q.input_max", "vision.clipped"}};
+                {"v.blk.0.attn_q.input_max", "vision.clipped"},
+                {"v.blk.0.ffn_down.weight", "vision.ffn_down"}};
     for (size_t i = 0; i < gw_gguf_tensors(g); i++) {
         const gw_stored *t = gw_gguf_tensor(g, i);
         if (strncmp(t->name, "blk.", 4) == 0 && gw_text_ends(t->name, ".attn_q_norm.weight")) {

@@ -211,7 +211,8 @@ gw_status gw_chat_write_images(const gw_chat *chat, const char *request, size_t 
         status = gw_marks_text("chat", &images->p, image[i], &text[i]);
     }
     if (status == GW_OK) {
-        gw_chat_inserts inserts = {gw_marks_of(&images->p)->mark, text, n};
+        const gw_marks *marks = gw_marks_of(&images->p);
+        gw_chat_inserts inserts = {marks->mark, marks->before, marks->after, text, n};
         status = gw_chat_write_template(chat, request, bytes, &inserts, out);
     }
     for (size_t i = 0; i < n && text != NULL; i++) {

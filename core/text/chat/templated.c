@@ -316,12 +316,38 @@ gw_status gw_chat_settle_template(gw_chat *c) {
 
 /* ---- requests and conversations -------------------------------------------------------------- */
 
+/* For a template that takes texts alone. */
+static gw_status render_flat(const gw_chat *c, const char *request, size_t bytes,
+                             const gw_chat_inserts *inserts, gw_template_text *text) {
+    char stand_in[GW_CHAT_STAND_IN], *flat = NULL;
+    GW_TRY(gw_chat_flatten(request, bytes, stand_in, &flat));
+    gw_status status = render(c, flat, strlen(flat), text);
+    free(flat);
+    return status == GW_OK ? gw_chat_insert_flat(text, stand_in, inserts) : status;
+}
+
+/* With pictures: many templates put texts together, and so fail at a list of parts or show none. */
+static gw_status render_with(const gw_chat *c, const char *request, size_t bytes,
+                             const gw_chat_inserts *inserts, gw_template_text *text) {
+    size_t used = 0;
+    gw_status status = render(c, request, bytes, text);
+    if (inserts == NULL) {
+        return status;
+    }
+    status = status == GW_OK ? gw_chat_insert(text, inserts, &used) : status;
+    if (status == GW_OK || used > 0 || inserts->n == 0 || status == GW_E_NOMEM) {
+        return status;
+    }
+    gw_template_text_free(text);
+    *text = (gw_template_text){0};
+    return render_flat(c, request, bytes, inserts, text);
+}
+
 gw_status gw_chat_write_template(const gw_chat *c, const char *request, size_t bytes,
                                  const gw_chat_inserts *inserts, gw_chat_text *out) {
     gw_template_text text = {0};
     gw_chat_text done = {0};
-    GW_TRY(render(c, request, bytes, &text));
-    gw_status status = inserts != NULL ? gw_chat_insert(&text, inserts) : GW_OK;
+    gw_status status = render_with(c, request, bytes, inserts, &text);
     if (status == GW_OK && c->tokenizer != NULL) {
         status = encode(c, &text, 0, &done.ids, &done.n_ids);
     }
