@@ -85,6 +85,7 @@ void gw_wire_take_tensor(gw_wire *w, gw_tensor *t) {
     gw_wire_take(w, t, sizeof *t);
     w->failed |= (unsigned)t->fmt >= GW_FMT_COUNT || t->n_dim < 0 || t->n_dim > 4;
     t->fmt = w->failed ? GW_FMT_F32 : t->fmt;
+    t->n_dim = w->failed ? 0 : t->n_dim;
     t->name = "weight";
     t->buf = NULL;
     t->offset = 0;
