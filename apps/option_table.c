@@ -139,8 +139,8 @@ const app_option app_option_table[] = {
      "format of keys and values on their way through a layer; auto: f32, but f16 where a card "
      "attends on 16-bit units anyway"},
     {"--kv-type -ctk -ctv --cache-type-k --cache-type-v", KIND_CHOICE, CMD_MODEL & ~CMD_ENCODE,
-     AT(kv_type), 0, 0, "f16|f32|q8_0", "f16",
-     "format of the KV cache; q8_0 takes half the memory of f16"},
+     AT(kv_type), 0, 0, "f16|f32|q8_0|q5_0|q4_0", "f16",
+     "format of the KV cache; q8_0 takes half the memory of f16, q4_0 28%"},
 
     {"--context-shift", KIND_FLAG, CMD_TEXT, AT(context_shift), 0, 0, NULL, NULL,
      "when the context is full, forget the older half of the text and go on; what stays is read "

@@ -64,6 +64,19 @@ static void print_devices(const gw_forecast *f, int threads) {
     }
 }
 
+/* What one more token of the context costs; windows and page tables are spread over all of it. */
+static void print_token_bytes(const gw_forecast *f, const char *kv_type) {
+    uint64_t kv = 0;
+    for (size_t d = 0; d < f->n_devices && f->n_rows > 0; d++) {
+        kv += f->rows[0].use[d].kv;
+    }
+    if (kv > f->state_bytes && f->n_ctx > 0) {
+        char each[32];
+        out_print("A token of the context takes %s of KV (--kv-type %s).\n",
+                  app_bytes((kv - f->state_bytes) / (uint64_t)f->n_ctx, each), kv_type);
+    }
+}
+
 static void print_table(const gw_forecast *f) {
     out_print("\n| N | pp%d t/s | tg t/s | fits |", (int)f->chunk);
     for (size_t d = 0; d < f->n_devices; d++) {
@@ -195,6 +208,7 @@ static int run_plan(const app_options *o) {
     } else {
         print_devices(f, o->threads);
         print_table(f);
+        print_token_bytes(f, o->kv_type);
         print_predictor(o->model);
     }
     gw_forecast_free(f);

@@ -61,7 +61,8 @@ static const self_case fixed_cases[] = {
     {.op = GW_OP_SAMPLE, .n = 2, .k = 5000, .out = GW_FMT_I32},
     {.op = GW_OP_SAMPLE, .n = 3, .k = 5000, .m = 40, .pos = 9, .out = GW_FMT_I32}, /* top 40 */
 };
-static const gw_fmt cache_formats[] = {GW_FMT_F16, GW_FMT_F32, GW_FMT_Q8_0};
+static const gw_fmt cache_formats[] = {GW_FMT_F16, GW_FMT_F32, GW_FMT_Q8_0, GW_FMT_Q5_0,
+                                       GW_FMT_Q4_0};
 enum {
     FIXED = sizeof fixed_cases / sizeof fixed_cases[0],
     CACHES = sizeof cache_formats / sizeof cache_formats[0],
@@ -300,14 +301,16 @@ static gw_status output(setup *s, int cols) {
 /* Any finite cache: codes and small scales, or floats. */
 static void fill_cache(setup *s, gw_tensor *t, size_t bytes) {
     unsigned char *p = s->host[t - s->t];
-    size_t e = (size_t)s->c->e, page = GW_PAGE * e, whole = page * 34 / 32;
-    for (size_t i = 0; s->c->fmt == GW_FMT_Q8_0 && i < bytes; i++) {
+    size_t e = (size_t)s->c->e, page = GW_PAGE * e, blocks = page / 32;
+    int bits = s->c->fmt == GW_FMT_Q8_0 ? 8 : gw_cache_bits(s->c->fmt); /* 0: floats */
+    size_t codes = page / 8 * (size_t)bits, whole = codes + 2 * blocks;
+    for (size_t i = 0; bits > 0 && i < bytes; i++) {
         p[i] = (unsigned char)(next(s) >> 11);
     }
-    for (size_t i = 0; s->c->fmt == GW_FMT_Q8_0 && i < bytes / whole; i++) {
-        for (size_t k = 0; k < page / 32; k++) {
+    for (size_t i = 0; bits > 0 && i < bytes / whole; i++) {
+        for (size_t k = 0; k < blocks; k++) {
             gw_u16 scale = gw_f32_to_f16(0.01f + 0.005f * uniform(s));
-            memcpy(p + i * whole + page + 2 * k, &scale, sizeof scale);
+            memcpy(p + i * whole + codes + 2 * k, &scale, sizeof scale);
         }
     }
     for (size_t i = 0; s->c->fmt == GW_FMT_F16 && i < bytes / 2; i++) {

@@ -14,7 +14,7 @@ list(APPEND KERNEL_HEADERS ${CMAKE_SOURCE_DIR}/core/tensor/dialect.h
      ${CMAKE_SOURCE_DIR}/core/tensor/arith.h ${CMAKE_SOURCE_DIR}/core/tensor/blocks.h
      ${CMAKE_SOURCE_DIR}/core/tensor/e4m3.h ${CMAKE_SOURCE_DIR}/core/tensor/nvfp4.h
      ${CMAKE_SOURCE_DIR}/core/tensor/format_list.h ${CMAKE_SOURCE_DIR}/core/tensor/planes.h
-     ${CMAKE_SOURCE_DIR}/core/tensor/digits.h
+     ${CMAKE_SOURCE_DIR}/core/tensor/digits.h ${CMAKE_SOURCE_DIR}/core/tensor/cells.h
      ${CMAKE_SOURCE_DIR}/core/tensor/sample.h ${CMAKE_SOURCE_DIR}/core/tensor/act.h
      ${CMAKE_SOURCE_DIR}/core/tensor/route.h ${CMAKE_SOURCE_DIR}/core/tensor/area.h
      ${CMAKE_SOURCE_DIR}/core/tensor/ngram_row.h)

@@ -15,6 +15,7 @@ typedef struct NAME(attention_work) {
     float *q, *o, *sum;    /* [queries, e]: queries; [queries, room] sums of a page, of a group */
     float *wide;           /* [queries, room]: results, where ev values are no whole vectors */
     float *page;           /* a page as f32                                         */
+    float *unpacked;       /* a page of 4 or 5 bits as q8_0                         */
     float *turned;         /* [GW_PAGE + ev, GW_ATTEND_TURNED]: of values that are part of keys */
     int *pos, *low, *high; /* [queries] position, first and last that it sees    */
 } NAME(attention_work);
@@ -44,7 +45,8 @@ static void NAME(open_work)(NAME(attention_work) * w, const gw_cpu_attention *jo
     size_t pages = (size_t)(w->last - w->first + 1);
     w->span = pages * GW_PAGE;
     w->page = scratch;
-    w->q = w->page + GW_PAGE * (w->e > w->room ? w->e : w->room);
+    w->unpacked = w->page + GW_PAGE * (w->e > w->room ? w->e : w->room);
+    w->q = w->unpacked + GW_CPU_CELLS_ROOM(w->e > w->ev ? w->e : w->ev);
     w->turned = w->q + w->queries * w->e;
     w->o = w->turned + (job->v == NULL ? (GW_PAGE + w->ev) * GW_ATTEND_TURNED : 0);
     w->sum = w->o + w->queries * w->room;
@@ -59,7 +61,7 @@ static void NAME(open_work)(NAME(attention_work) * w, const gw_cpu_attention *jo
     for (size_t i = 0; i < w->queries; i++) {
         size_t row = (size_t)part->row + i / (size_t)part->heads;
         size_t head = (size_t)(part->g * job->group + part->head) + i % (size_t)part->heads;
-        memcpy(w->q + i * w->e, job->q + row * job->q_stride + head * w->e, w->e * sizeof(float));
+        gw_cpu_take_query(job, w->q + i * w->e, job->q + row * job->q_stride + head * w->e);
         w->pos[i] = job->pos[row];
         w->low[i] = gw_cpu_first_seen(w->pos[i], job->window, job->chunk);
         w->high[i] = gw_cpu_last_seen(job, (int)row);
@@ -168,9 +170,12 @@ VT static const float *NAME(load_page)(const NAME(attention_work) * w, const voi
     if (w->job->kv == GW_FMT_F32) {
         return (const float *)(const void *)at;
     }
-    if (w->job->kv == GW_FMT_Q8_0) {
-        for (size_t b = 0; b < gw_cpu_page_bytes(GW_FMT_Q8_0, keys ? w->e : w->ev); b += LINE) {
+    if (w->job->kv != GW_FMT_F16) {
+        for (size_t b = 0; b < gw_cpu_page_bytes(w->job->kv, keys ? w->e : w->ev); b += LINE) {
             __builtin_prefetch(next + b, 0, 2);
+        }
+        if (w->job->bits > 0) {
+            at = gw_cpu_unpack(w->unpacked, at, w->job->bits, keys ? w->e : w->ev, keys);
         }
         (keys ? NAME(widen_k) : NAME(widen_v))(w->page, (const gw_i8 *)at, keys ? w->e : w->ev,
                                                from, end);

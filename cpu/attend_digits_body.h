@@ -65,6 +65,7 @@ static void NAME(open_digits)(NAME(digits_work) * w, const gw_cpu_attention *job
     w->queries = n;
     w->all = (n + 15) / 16 * 16;
     p->page = NAME(take_floats)(&scratch, GW_PAGE * (e > ev ? e : ev));
+    p->unpacked = NAME(take_floats)(&scratch, GW_CPU_CELLS_ROOM(e > ev ? e : ev));
     p->q = NAME(take_floats)(&scratch, n * e);
     w->keys = NAME(take_floats)(&scratch, GW_PAGE * e);
     w->values = NAME(take_floats)(&scratch, GW_PAGE * ev);
@@ -85,7 +86,7 @@ static void NAME(open_digits)(NAME(digits_work) * w, const gw_cpu_attention *job
     for (size_t i = 0; i < n; i++) {
         size_t row = (size_t)part->row + i / (size_t)part->heads;
         size_t head = NAME(head_of)(p, i);
-        memcpy(p->q + i * e, job->q + row * job->q_stride + head * e, e * sizeof(float));
+        gw_cpu_take_query(job, p->q + i * e, job->q + row * job->q_stride + head * e);
         w->own[i] = job->pos[row] / GW_PAGE;
         p->last = w->own[i] > p->last ? w->own[i] : p->last;
         w->group_top[i] = w->row_top[i] = -INFINITY;

@@ -11,17 +11,19 @@
 
 #include "core/tensor/act.h"
 #include "core/tensor/formats.h"
+#include "cpu/cells.h"
 #include "cpu/isa.h"
 
 /* Attention over a paged cache. Row i sees positions [lo, pos[i]], lo = 0 or pos[i] - window + 1 or
  * the first of its chunk; both ways up to seen[i], or pos[i] + window - 1 where that is less.
  * Caches: K [pages, g, e, GW_PAGE], V [pages, g, GW_PAGE, ev], f16, f32 or q8_0 (core/plan/op.h
- * says where its scales are). */
+ * says where its scales are); or of `bits` (cells.h), then q and the result are rotated. */
 typedef struct gw_cpu_attention {
     const float *q; /* [rows, q_stride], head h at h * e */
     size_t q_stride;
     const void *k, *v;    /* v NULL: the value is columns [v_first, v_first + ev) of the key */
     gw_fmt kv;            /* of the caches */
+    int bits;             /* of their codes, where k and v are rotated; else 0 */
     const int32_t *pages; /* page table [slots, page_stride] */
     size_t page_stride;
     const int32_t *pos, *slot; /* of every row */
@@ -34,6 +36,7 @@ typedef struct gw_cpu_attention {
     const float *sinks, *slopes; /* of every query head, or NULL */
     const float *bias;           /* [heads, 2 reach + 1] by distance, or NULL */
     int reach;
+    int codes;  /* pages are summed in codes (attend_codes_body.h) */
     int digits; /* pages before a row's own are summed in integers (core/tensor/digits.h) */
     int vnni;   /* for them, the processor has AVX512_VNNI */
 } gw_cpu_attention;
@@ -105,6 +108,21 @@ static inline size_t gw_cpu_page_bytes(gw_fmt kv, size_t e) {
     return GW_PAGE * e / f->block_elems * f->block_bytes;
 }
 
+/* A query as the caches have its keys. */
+static inline void gw_cpu_take_query(const gw_cpu_attention *job, float *to, const float *q) {
+    memcpy(to, q, (size_t)job->e * sizeof *q);
+    if (job->bits > 0) {
+        gw_cpu_rotate(to, (size_t)job->e, (size_t)gw_cells_width(job->e));
+    }
+}
+/* In place: heads of a result that were summed of rotated values. */
+static inline void gw_cpu_give_result(const gw_cpu_attention *job, float *out, size_t heads) {
+    if (job->bits > 0) {
+        gw_cpu_rotate(out, heads * (size_t)job->ev,
+                      (size_t)gw_cells_width(job->v == NULL ? job->e : job->ev));
+    }
+}
+
 /* Queries that a page of such values is multiplied by at once. */
 enum { GW_ATTEND_TURNED = 16 };
 /* The columns that hold ev values in whole vectors, of any level. */
@@ -113,6 +131,8 @@ enum { GW_ATTEND_TURNED = 16 };
 size_t gw_cpu_attention_scratch(size_t queries, size_t pages, size_t e);
 /* The same of parts in digits, whatever their pages. */
 size_t gw_cpu_digits_scratch(size_t queries, size_t e);
+/* The same of parts in codes of so many heads, whatever their rows. */
+size_t gw_cpu_codes_scratch(size_t heads, size_t pages, size_t e);
 /* First and one past the last position that a row at pos sees. */
 static inline int gw_cpu_first_seen(int pos, int window, int chunk) {
     int first = window > 0 && pos >= window ? pos - window + 1 : 0;

@@ -288,11 +288,14 @@ VT static void NAME(to_q8)(gw_i8 *codes, gw_u16 *scales, const float *x, size_t 
 
 #include "cpu/attend_body.h"
 #include "cpu/attend_digits_body.h"
+#include "cpu/attend_codes_body.h"
 #include "cpu/state_body.h"
 
 VT static void NAME(attend)(const gw_cpu_attention *job, const gw_cpu_attention_part *part,
                             void *scratch) {
-    (job->digits ? NAME(attend_digits) : NAME(attend_floats))(job, part, scratch);
+    (job->codes    ? NAME(attend_codes)
+     : job->digits ? NAME(attend_digits)
+                   : NAME(attend_floats))(job, part, scratch);
 }
 
 static const gw_cpu_ops NAME(ops) = {.norm = NAME(norm),

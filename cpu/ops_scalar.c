@@ -118,12 +118,16 @@ static float cached_v(const char *page, const gw_cpu_attention *job, int i, int 
                   (size_t)(j * (job->ev / 32) + i / 32));
 }
 
-/* Where the page of position 64 * p of a row's sequence starts in a cache, for one KV head. */
-static const char *page_at(const gw_cpu_attention *job, const void *cache, int row, int g, int p) {
+/* The page of position 64 * p of a row's sequence in a cache, for one KV head; of 4 or 5 bits as
+ * q8_0 in its part of room. */
+static const char *page_at(const gw_cpu_attention *job, const void *cache, int row, int g, int p,
+                           float *room) {
     size_t page = (size_t)job->pages[(size_t)job->slot[row] * job->page_stride + (size_t)p];
-    return (const char *)cache +
-           (page * (size_t)job->kv_heads + (size_t)g) *
-               gw_cpu_page_bytes(job->kv, (size_t)(cache == job->k ? job->e : job->ev));
+    size_t e = (size_t)(cache == job->k ? job->e : job->ev);
+    const char *at = (const char *)cache + (page * (size_t)job->kv_heads + (size_t)g) *
+                                               gw_cpu_page_bytes(job->kv, e);
+    room += cache == job->k ? 0 : GW_CPU_CELLS_ROOM(job->e);
+    return job->bits > 0 ? gw_cpu_unpack(room, at, job->bits, e, cache == job->k) : at;
 }
 
 static float join_page(const float *p) {
@@ -139,13 +143,13 @@ static float join_page(const float *p) {
 
 /* One query: scores [pages * GW_PAGE], top [pages] (page maxima), sums [e] (a group of pages). */
 static void attend_one(const gw_cpu_attention *job, int row, size_t head, const float *q,
-                       float *out, float *scores, float *top, float *sums) {
+                       float *out, float *scores, float *top, float *sums, float *room) {
     int e = job->e, ev = job->ev, g = (int)head / job->group;
     int pos = job->pos[row], lo = gw_cpu_first_seen(pos, job->window, job->chunk);
     int high = gw_cpu_last_seen(job, row), first = lo / GW_PAGE, last = high / GW_PAGE;
     float best = job->sinks != NULL ? job->sinks[head] : -INFINITY;
     for (int p = first; p <= last; p++) {
-        const char *page = page_at(job, job->k, row, g, p);
+        const char *page = page_at(job, job->k, row, g, p, room);
         top[p - first] = -INFINITY;
         for (int j = 0; j < GW_PAGE; j++) {
             int seen = p * GW_PAGE + j >= lo && p * GW_PAGE + j <= high;
@@ -173,7 +177,7 @@ static void attend_one(const gw_cpu_attention *job, int row, size_t head, const 
             sums[i] = 0.0f;
         }
         for (int p = base; p < stop; p++) {
-            const char *page = page_at(job, job->v != NULL ? job->v : job->k, row, g, p);
+            const char *page = page_at(job, job->v != NULL ? job->v : job->k, row, g, p, room);
             float *s = scores + (p - first) * GW_PAGE;
             int from = lo > p * GW_PAGE ? lo - p * GW_PAGE : 0;
             int end = high < (p + 1) * GW_PAGE ? high - p * GW_PAGE + 1 : GW_PAGE;
@@ -319,7 +323,7 @@ static void sum_own_page(const gw_cpu_attention *job, const char *k, const char 
 }
 
 static void attend_one_digits(const gw_cpu_attention *job, int row, size_t head, const float *q,
-                              float *out) {
+                              float *out, float *room) {
     int g = (int)head / job->group, own = job->pos[row] / GW_PAGE;
     softmax_state all, group, page;
     digits d;
@@ -328,14 +332,14 @@ static void attend_one_digits(const gw_cpu_attention *job, int row, size_t head,
     for (int first = 0; first < own; first += GW_DIGITS_GROUP) {
         open_state(&group);
         for (int p = first; p < own && p < first + GW_DIGITS_GROUP; p++) {
-            sum_digits(job, page_at(job, job->k, row, g, p), page_at(job, job->v, row, g, p), &d,
-                       &page);
+            sum_digits(job, page_at(job, job->k, row, g, p, room),
+                       page_at(job, job->v, row, g, p, room), &d, &page);
             join_state(&group, &page, job->ev);
         }
         join_state(&all, &group, job->ev);
     }
-    sum_own_page(job, page_at(job, job->k, row, g, own), page_at(job, job->v, row, g, own), q,
-                 job->pos[row] % GW_PAGE + 1, &page);
+    sum_own_page(job, page_at(job, job->k, row, g, own, room),
+                 page_at(job, job->v, row, g, own, room), q, job->pos[row] % GW_PAGE + 1, &page);
     join_state(&all, &page, job->ev);
     if (job->sinks != NULL) {
         float sink = job->sinks[head], top = sink > all.top ? sink : all.top;
@@ -350,42 +354,56 @@ static void attend_one_digits(const gw_cpu_attention *job, int row, size_t head,
     }
 }
 
+#define NAME(f) f##_scalar
+#define VT
+#include "cpu/attend_codes_body.h"
+#undef NAME
+#undef VT
+
+size_t gw_cpu_codes_scratch(size_t heads, size_t pages, size_t e) {
+    size_t parts = GW_PAGE_GROUP + pages / GW_PAGE_GROUP + 1;
+    return 2 * GW_CPU_CELLS_ROOM(e) * sizeof(float) + heads * sizeof(codes_query_scalar) +
+           parts * heads * sizeof(codes_sums_scalar);
+}
+
 static void attend(const gw_cpu_attention *job, const gw_cpu_attention_part *part, void *scratch) {
-    size_t e = (size_t)job->e, ev = (size_t)job->ev;
-    for (int i = 0; job->digits && i < part->rows * part->heads; i++) {
-        int row = part->row + i / part->heads, head = i % part->heads;
-        size_t at = (size_t)(part->g * job->group + part->head + head);
-        attend_one_digits(job, row, at, job->q + (size_t)row * job->q_stride + at * e,
-                          part->out + (size_t)(i / part->heads) * part->out_stride +
-                              (size_t)head * ev);
-    }
-    if (job->digits) {
+    if (job->codes) {
+        attend_codes_scalar(job, part, scratch);
         return;
     }
-    for (int i = 0; i < part->rows; i++) {
-        int row = part->row + i;
-        int lo = gw_cpu_first_seen(job->pos[row], job->window, job->chunk);
-        size_t pages = (size_t)(gw_cpu_last_seen(job, row) / GW_PAGE - lo / GW_PAGE + 1);
-        float *scores = scratch, *top = scores + pages * GW_PAGE, *sums = top + pages;
-        for (int j = 0; j < part->heads; j++) {
-            size_t head = (size_t)(part->g * job->group + part->head + j);
-            attend_one(job, row, head, job->q + (size_t)row * job->q_stride + head * e,
-                       part->out + (size_t)i * part->out_stride + (size_t)j * ev, scores, top,
-                       sums);
+    size_t e = (size_t)job->e, ev = (size_t)job->ev;
+    float *q = scratch, *room = q + e;
+    float *scores = room + GW_CPU_CELLS_ROOM(e) + GW_CPU_CELLS_ROOM(ev);
+    for (int i = 0; i < part->rows * part->heads; i++) {
+        int row = part->row + i / part->heads, head = i % part->heads;
+        size_t at = (size_t)(part->g * job->group + part->head + head);
+        float *out = part->out + (size_t)(i / part->heads) * part->out_stride + (size_t)head * ev;
+        gw_cpu_take_query(job, q, job->q + (size_t)row * job->q_stride + at * e);
+        if (job->digits) {
+            attend_one_digits(job, row, at, q, out, room);
+        } else {
+            int lo = gw_cpu_first_seen(job->pos[row], job->window, job->chunk);
+            size_t pages = (size_t)(gw_cpu_last_seen(job, row) / GW_PAGE - lo / GW_PAGE + 1);
+            float *top = scores + pages * GW_PAGE;
+            attend_one(job, row, at, q, out, scores, top, top + pages, room);
         }
     }
 }
 
+/* A query, and a page of keys and one of values as q8_0. */
+static size_t unpacked_floats(size_t e) { return e + 2 * GW_CPU_CELLS_ROOM(e); }
+
 size_t gw_cpu_attention_scratch(size_t queries, size_t pages, size_t e) {
     size_t groups = pages / GW_PAGE_GROUP + 1, room = GW_ATTEND_ROOM(e);
     size_t floats = queries * (pages * (GW_PAGE + 2) + groups + 3) + 4 * queries * room +
-                    GW_PAGE * room + 64 + (GW_PAGE + e) * GW_ATTEND_TURNED;
+                    GW_PAGE * room + 64 + (GW_PAGE + e) * GW_ATTEND_TURNED + unpacked_floats(e);
     return floats * sizeof(float);
 }
 
 size_t gw_cpu_digits_scratch(size_t queries, size_t e) {
     enum { EACH = 11, ARRAYS = 11, LINE = 16 }; /* EACH: arrays of a number for each query */
-    size_t floats = queries * (4 * e + GW_PAGE + EACH) + 3 * GW_PAGE * e + 2 * GW_PAGE + e;
+    size_t floats = queries * (4 * e + GW_PAGE + EACH) + 3 * GW_PAGE * e + 2 * GW_PAGE + e +
+                    unpacked_floats(e);
     return (floats + (EACH + ARRAYS) * LINE) * sizeof(float);
 }
 

@@ -3,6 +3,7 @@
 #ifndef GW_TESTS_OP_BOUNDS_H
 #define GW_TESTS_OP_BOUNDS_H
 
+#include "core/plan/digits.h"
 #include "op_cases.h"
 
 /* u = 2^-24 is half an ulp of 1: one rounding of a result r moves it by at most u |r|. A chain of k
@@ -243,6 +244,18 @@ static double rope_error(const op_setup *s, size_t i, size_t col) {
  * low times low, of which both are at most 128, is left out. */
 static double digit_error(void) { return (1.0 + 128.0 * 128.0 / 32639.0) / 32639.0; }
 
+/* Over caches of 4 and 5 bits a query is rotated, and so is what is made of it. */
+static void rotate_query(const op_case *c, const float *q, double *to) {
+    int width = gw_cache_bits(c->kv) > 0 ? gw_cells_width(c->e) : 1;
+    for (int j = 0; j < c->e; j++) {
+        to[j] = 0.0;
+        for (int b = 0; b < width; b++) {
+            int sign = __builtin_popcount((unsigned)(j % width & b)) % 2 ? -1 : 1;
+            to[j] += sign * (double)q[j / width * width + b] / sqrt((double)width);
+        }
+    }
+}
+
 /* Scores s_j = scale q.k move by at most d = ((e + 2) u) scale sum |q k| each. A weight is
  * exp(s - m_p) exp(m_p - M): its exponent moves by 2 d + u |range| for each of two subtractions,
  * each exp by 2.04 u, their use by fma chains over at most 64 positions and all pages, the fold
@@ -255,7 +268,9 @@ static double head_error(const op_setup *s, size_t i, size_t h) {
     const int32_t *pages = oc_host(s, s->node.in[3]);
     size_t e = (size_t)c->e;
     size_t g = h / (size_t)(c->heads / c->kv_heads);
-    const float *q = (const float *)oc_host(s, s->node.in[0]) + i * (size_t)c->heads * e + h * e;
+    double q[1024];
+    assert_true(e <= 1024);
+    rotate_query(c, (const float *)oc_host(s, s->node.in[0]) + (i * (size_t)c->heads + h) * e, q);
     double d = 0.0, low = INFINITY, high = -INFINITY, top = 0.0, scale = 1.0 / sqrt((double)e);
     int pos = s->step.pos[i], first = oc_first_seen(c, &s->step, (int)i);
     int chunk = c->chunk > 0 ? pos - pos % c->chunk : 0;
@@ -306,7 +321,13 @@ static double head_error(const op_setup *s, size_t i, size_t h) {
     d += cut * (double)e * scale * loudest_q * loudest_k;
     double r = 4.0 * d + 2.0 * u * (high - low + 4.0 * d) + u * (2.0 * 2.04 + 64.0 + 6.0 + n_pages);
     r += 64.0 * cut; /* of a page's products, and of the sum of its weights */
-    return slack * (2.0 * r + 3.0 * u) * top + (last + 1) * exp(-87.0) * top;
+    double error = slack * (2.0 * r + 3.0 * u) * top + (last + 1) * exp(-87.0) * top;
+    if (gw_cache_bits(c->kv) > 0) { /* each value is made of `width` of them */
+        error *= sqrt((double)gw_cells_width(c->within ? c->e : oc_v_dim(c)));
+    }
+    /* Queries and weights as int8: of scores as near to one another as those of the cases their
+     * roundings, which are independent, stay below a hundredth of the largest value. */
+    return error + (gw_attn_in_codes(&s->node) ? 0.01 * top : 0.0);
 }
 
 /* One for all columns of a head: forget_heads before the next case. */

@@ -303,6 +303,8 @@ static void oc_fill_q8(op_setup *s, const gw_tensor *k, const gw_tensor *v, size
     }
 }
 
+#include "tests/op_packed.h"
+
 /* The number at index i = element of [pages, g, e, P] (K) or [pages, g, P, e] (V). */
 static inline double oc_cached(const op_case *c, const void *cache, int is_k, size_t i) {
     if (c->kv == GW_FMT_F16) {
@@ -312,6 +314,12 @@ static inline double oc_cached(const op_case *c, const void *cache, int is_k, si
         return ((const float *)cache)[i];
     }
     size_t e = (size_t)(is_k ? c->e : oc_v_dim(c)), page = GW_PAGE * e, at = i % page, scale;
+    if (gw_cache_bits(c->kv) > 0) {
+        const unsigned char *own = (const unsigned char *)cache +
+                                   i / page * (page / 32) * (4 * (size_t)gw_cache_bits(c->kv) + 2);
+        return oc_packed(c, own, is_k, (int)(is_k ? at % GW_PAGE : at / e),
+                         (int)(is_k ? at / GW_PAGE : at % e));
+    }
     const unsigned char *p = (const unsigned char *)cache + i / page * page * 34 / 32;
     scale = is_k ? at / GW_PAGE / 32 * GW_PAGE + at % GW_PAGE : at / e * (e / 32) + at % e / 32;
     gw_u16 d;
@@ -348,6 +356,10 @@ static void oc_caches(op_setup *s, int filled) {
             float kx = by * random_float(1.0f) * 2.0f, vx = by * random_float(1.0f);
             if (c->kv == GW_FMT_Q8_0) { /* any codes, any scales */
                 oc_fill_q8(s, k, v, page, i, pos % GW_PAGE, kx, vx);
+                continue;
+            }
+            if (gw_cache_bits(c->kv) > 0) {
+                oc_fill_packed(s, k, v, page, i, pos % GW_PAGE, kx, vx);
                 continue;
             }
             if (in_k && c->kv == GW_FMT_F16) {

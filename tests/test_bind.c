@@ -75,6 +75,7 @@ static void test_copy(void **state) {
     (void)state;
     check_copy(NULL);
     check_copy("q8_0");
+    check_copy("q4_0");
 }
 
 static void test_copy_refused(void **state) {

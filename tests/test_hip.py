@@ -212,6 +212,15 @@ def test_exchange_alone():
     assert "through the host" in fail
 
 
+@pytest.mark.parametrize("rows,kv", [("prefill", "q4_0"), ("decode", "q4_0"), ("3", "q5_0"), ("prefill", "q5_0")])
+@pytest.mark.parametrize("wave", WIDTHS)
+def test_hash_cache_in_few_bits(wave, rows, kv):
+    """Pages beyond the first one, whose codes are read where they lie."""
+    model, ids = DATA / "tales-2m-q4_0.gguf", some_ids(70)
+    args = ("--rows", rows, "--kv-type", kv)
+    assert logits_hash(model, ids, *args, *HIP, env=on(wave)) == cpu_hash(model, ids, *args)
+
+
 def test_which_prompts_have_digits():
     """Those in front of quantized weights, beside a cache that is not F32."""
     for more, has in (((), 1), (("-ctk", "q8_0", "-ctv", "q8_0"), 1), (("-ctk", "f32", "-ctv", "f32"), 0),

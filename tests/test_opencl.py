@@ -77,7 +77,7 @@ def variables(path):
 
 
 @pytest.mark.parametrize("rows,kv,more", [("decode", "f16", ",last-joins"), ("3", "f16", ""),
-                                          ("decode", "q8_0", ""), ("prefill", "q8_0", "")])
+                                          ("decode", "q8_0", ""), ("prefill", "q8_0", ""), ("3", "q4_0", "")])
 @pytest.mark.parametrize("name", ["tales-2m-q4_0"])
 def test_hash_team(name, rows, kv, more, compiled):
     """The way for graphics processors; steps of one row take norms and rotations into the launch
@@ -129,16 +129,18 @@ def test_one_launch_of_what(setting):
     assert f"GODWIT_OPENCL: argument: '{setting}' is not known" in done.stderr
 
 
-@pytest.mark.parametrize("rows", ["prefill", "decode", "5"])
-def test_hash_cache_q8_0(rows):
-    args = ("--rows", rows, "--kv-type", "q8_0")
+@pytest.mark.parametrize("rows,kv", [("prefill", "q8_0"), ("decode", "q8_0"), ("5", "q8_0"), ("prefill", "q4_0"),
+                                     ("decode", "q4_0"), ("5", "q5_0"), ("prefill", "q5_0")])
+def test_hash_cache(rows, kv):
+    args = ("--rows", rows, "--kv-type", kv)
     path = DATA / "tales-2m-q4_0.gguf"
     want = logits_hash(path, IDS, *args, "-t", 1, cpu="scalar")
     assert logits_hash(path, IDS, *args, *OPENCL) == want
 
 
-def test_cache_q8_0_stays_on_the_device():
-    done = run("bench", "-m", DATA / "tales-2m-q4_0.gguf", *OPENCL, "--kv-type", "q8_0", "-p", 16, "-n", 1,
+@pytest.mark.parametrize("kv", ["q8_0", "q4_0"])
+def test_cache_stays_on_the_device(kv):
+    done = run("bench", "-m", DATA / "tales-2m-q4_0.gguf", *OPENCL, "--kv-type", kv, "-p", 16, "-n", 1,
                "-r", 1, "--ops")
     assert "opencl.attention." in done.stdout and "opencl.rope_kv." in done.stdout
     assert "cpu.attention." not in done.stdout

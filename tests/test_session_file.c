@@ -146,6 +146,8 @@ static void test_reload(void **state) {
     check_reload("f32", 64, 0);
     check_reload("f16", 1, 1);
     check_reload("q8_0", 70, 30);
+    check_reload("q5_0", 70, 30);
+    check_reload("q4_0", 130, 9);
 }
 
 static void test_empty_session(void **state) {

@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
+#include "core/plan/digits.h"
 
 static int is_cache(const gw_tensor *t) {
-    return t->fmt == GW_FMT_F16 || t->fmt == GW_FMT_F32 || t->fmt == GW_FMT_Q8_0;
+    return t->fmt == GW_FMT_F16 || t->fmt == GW_FMT_F32 || t->fmt == GW_FMT_Q8_0 ||
+           gw_cache_bits(t->fmt) > 0;
 }
 
 /* NULL: they are part of the keys. */
@@ -75,9 +77,18 @@ static void split_q8(const gw_cpu_launch *l, gw_u16 *room, const float *x, size_
     *scales = room;
 }
 
-static void put_key(const gw_cpu_launch *l, char *page, size_t column, const float *k,
-                    gw_u16 *halves) {
+/* k or v of a position, which are rotated in place. */
+static void put_packed(const gw_cpu_launch *l, char *page, int is_k, size_t j, float *x, size_t e) {
+    gw_cpu_rotate(x, e, (size_t)gw_cells_width((int)e));
+    gw_cpu_pack(page, gw_cache_bits(l->u.rope.kv), e, is_k, j, x);
+}
+
+static void put_key(const gw_cpu_launch *l, char *page, size_t column, float *k, gw_u16 *halves) {
     size_t e = (size_t)l->u.rope.args.head_dim;
+    if (gw_cache_bits(l->u.rope.kv) > 0) {
+        put_packed(l, page, 1, column, k, e);
+        return;
+    }
     if (l->u.rope.kv == GW_FMT_Q8_0) {
         const gw_i8 *codes;
         const gw_u16 *scales;
@@ -105,8 +116,12 @@ static void put_key(const gw_cpu_launch *l, char *page, size_t column, const flo
     }
 }
 
-static void put_value(const gw_cpu_launch *l, char *page, size_t row, const float *v, size_t e) {
-    if (l->u.rope.kv == GW_FMT_Q8_0) {
+static void put_value(const gw_cpu_launch *l, char *page, size_t row, const float *v, size_t e,
+                      float *room) {
+    if (gw_cache_bits(l->u.rope.kv) > 0) {
+        memmove(room, v, e * sizeof *v);
+        put_packed(l, page, 0, row, room, e);
+    } else if (l->u.rope.kv == GW_FMT_Q8_0) {
         gw_u16 *scales = (gw_u16 *)(void *)(page + GW_PAGE * e) + row * (e / 32);
         l->ops->to_q8((gw_i8 *)page + row * e, scales, v, e);
     } else if (l->u.rope.kv == GW_FMT_F16) {
@@ -155,7 +170,8 @@ static void rope_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t row, 
         l->ops->head_norm(room, value, l->u.rope.ones, ev, a->eps);
         value = room;
     }
-    put_value(l, l->u.rope.v + at * gw_cpu_page_bytes(l->u.rope.kv, ev), pos % GW_PAGE, value, ev);
+    put_value(l, l->u.rope.v + at * gw_cpu_page_bytes(l->u.rope.kv, ev), pos % GW_PAGE, value, ev,
+              room);
 }
 
 static void run_rope(const gw_cpu_launch *l, gw_cpu_worker *worker) {
@@ -223,8 +239,9 @@ enum {
 /* Scratch of a piece of `queries`. */
 static size_t piece_bytes(const gw_cpu_attention *job, size_t queries, size_t pages) {
     size_t e = (size_t)(job->e > job->ev ? job->e : job->ev);
-    return job->digits ? gw_cpu_digits_scratch(queries, e)
-                       : gw_cpu_attention_scratch(queries, pages, e);
+    return job->codes    ? gw_cpu_codes_scratch(queries, pages, e)
+           : job->digits ? gw_cpu_digits_scratch(queries, e)
+                         : gw_cpu_attention_scratch(queries, pages, e);
 }
 
 /* How the work of a step is cut: rows per piece, query heads per piece. */
@@ -273,11 +290,15 @@ static void attend_rows(const gw_cpu_launch *l, gw_cpu_worker *worker, const gw_
         part.out_stride = l->out_stride / sizeof(float);
         part.out = (float *)(void *)(l->out + (size_t)part.row * l->out_stride) + column;
         l->ops->attend(job, &part, worker->scratch);
+        for (int i = 0; i < part.rows; i++) {
+            gw_cpu_give_result(job, part.out + (size_t)i * part.out_stride, (size_t)part.heads);
+        }
         return;
     }
     part.out = (float *)scratch;
     part.out_stride = width;
     l->ops->attend(job, &part, piece);
+    gw_cpu_give_result(job, part.out, (size_t)(part.rows * part.heads));
     for (int i = 0; i < part.rows; i++) {
         gw_act8 *y = (gw_act8 *)(void *)(l->out + (size_t)(part.row + i) * l->out_stride);
         l->ops->encode(y + column / GW_ACT_BLOCK, part.out + (size_t)i * width,
@@ -385,6 +406,7 @@ gw_status gw_cpu_record_attention(struct gw_segment *segment, const gw_kernel *k
     job->v = node->in[2] != NULL ? gw_cpu_data(node->in[2]) : NULL;
     job->v_first = a->v_first;
     job->kv = node->in[1]->fmt;
+    job->bits = gw_cache_bits(job->kv);
     job->pages = (const int32_t *)(const void *)gw_cpu_data(node->in[3]);
     job->page_stride = pages;
     job->kv_heads = a->kv_heads;
@@ -400,6 +422,7 @@ gw_status gw_cpu_record_attention(struct gw_segment *segment, const gw_kernel *k
     GW_TRY(gw_cpu_vector(segment, node->w[2], &job->bias));
     job->reach = a->reach;
     job->digits = a->digits;
+    job->codes = gw_attn_in_codes(node);
     job->vnni =
         gw_cpu_row_of(kernel)->level == GW_CPU_VNNI || gw_cpu_row_of(kernel)->level == GW_CPU_AMX;
     l->u.attention.both = a->both;

@@ -38,6 +38,7 @@ static int accepts_attention(const gw_kernel *kernel, const gw_node *node,
                              const struct gw_device *device) {
     (void)kernel;
     return node->args.attn.digits && node->in[0]->fmt == GW_FMT_F32 &&
+           gw_cache_bits(node->in[1]->fmt) == 0 &&
            (node->out->fmt == GW_FMT_F32 || node->out->fmt == GW_FMT_ACT8) &&
            shared_of(device, node->args.attn.head_dim) <= (unsigned)device->shared_bytes;
 }

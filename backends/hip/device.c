@@ -177,6 +177,9 @@ static void close_device(struct gw_device *d) {
     for (size_t i = 0; i < d->n_scratch; i++) {
         gw_hip_memory_free(d, d->scratch[i].at, d->scratch[i].bytes);
     }
+    for (size_t i = 0; i < d->n_unpacked; i++) {
+        gw_hip_memory_free(d, d->unpacked[i].at, d->unpacked[i].bytes);
+    }
     if (d->mark != NULL) {
         d->driver->EventFree(d->mark);
     }
@@ -187,6 +190,7 @@ static void close_device(struct gw_device *d) {
         d->driver->ContextRelease(d->id);
     }
     free(d->scratch);
+    free(d->unpacked);
     free(d->kernels);
     free(d);
 }

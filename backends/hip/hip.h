@@ -73,6 +73,8 @@ struct gw_device {
      * because captured graphs hold their addresses. */
     struct gw_hip_piece *scratch;
     size_t n_scratch;
+    struct gw_hip_piece *unpacked; /* the same, of gw_hip_unpacked */
+    size_t n_unpacked;
     struct gw_segment *landed;  /* the last one that ran, with what it has landed; or NULL */
     struct gw_hip_slots *slots; /* small writes on their way; NULL until there is a plan   */
     void *landing;            /* pinned memory for what is read; NULL until there is a plan */
@@ -307,6 +309,8 @@ gw_status gw_hip_record(struct gw_segment *segment, const gw_node *node, const c
 /* Device memory for the launches of one node, free again for the next node; not cleared. A node
  * asks once: a second call may return the same memory. */
 gw_status gw_hip_scratch(struct gw_segment *segment, size_t bytes, gw_hip_ptr *out);
+/* The same, disjoint from it: for caches that are unpacked for a node that has scratch, too. */
+gw_status gw_hip_unpacked(struct gw_segment *segment, size_t bytes, gw_hip_ptr *out);
 /* Zeroed device memory of this segment alone, for what lasts from one launch or replay to the next
  * (counters that reset themselves). */
 gw_status gw_hip_private(struct gw_segment *segment, size_t bytes, gw_hip_ptr *out);
@@ -410,7 +414,7 @@ extern const gw_kernel gw_hip_rows_kernels[], gw_hip_linear_kernels[], gw_hip_ge
     gw_hip_attention_kernels[], gw_hip_more_kernels[], gw_hip_attend_latent_kernels[],
     gw_hip_attend_digits_kernels[], gw_hip_attend_more_kernels[], gw_hip_experts_kernels[],
     gw_hip_state_kernels[], gw_hip_listed_kernels[], gw_hip_ngram_kernels[],
-    gw_hip_exchange_kernels[];
+    gw_hip_exchange_kernels[], gw_hip_cells_kernels[];
 
 /* Is the table of EMBED one that a kernel reads? The launch of a plain node (rows.c). */
 int gw_hip_embeds(const gw_node *node);

@@ -20,6 +20,7 @@ static const gw_kernel *const tables[] = {
     gw_hip_listed_kernels,
     gw_hip_ngram_kernels,
     gw_hip_exchange_kernels,
+    gw_hip_cells_kernels,
     NULL,
 };
 

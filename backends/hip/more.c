@@ -121,7 +121,7 @@ static gw_status record_norm(struct gw_segment *segment, const gw_kernel *kernel
 /* ---- ROPE_KV --------------------------------------------------------------------------------- */
 
 static int is_cache(gw_fmt fmt) {
-    return fmt == GW_FMT_F16 || fmt == GW_FMT_F32 || fmt == GW_FMT_Q8_0;
+    return fmt == GW_FMT_F16 || fmt == GW_FMT_F32 || fmt == GW_FMT_Q8_0 || gw_cache_bits(fmt) > 0;
 }
 
 static int accepts_rope_kv(const gw_kernel *kernel, const gw_node *node,

@@ -69,27 +69,38 @@ gw_status gw_hip_record(struct gw_segment *segment, const gw_node *node, const c
     return GW_OK;
 }
 
-gw_status gw_hip_scratch(struct gw_segment *segment, size_t bytes, gw_hip_ptr *out) {
-    struct gw_device *device = segment->device;
-    size_t n = device->n_scratch;
+/* The last of *pieces [*count] that is large enough, or one more. */
+static gw_status shared_memory(struct gw_device *device, gw_hip_piece **pieces, size_t *count,
+                               size_t bytes, gw_hip_ptr *out) {
+    size_t n = *count;
     *out = 0;
     if (bytes == 0) {
         return GW_OK;
     }
-    if (n > 0 && device->scratch[n - 1].bytes >= bytes) {
-        *out = device->scratch[n - 1].at;
+    if (n > 0 && (*pieces)[n - 1].bytes >= bytes) {
+        *out = (*pieces)[n - 1].at;
         return GW_OK;
     }
-    gw_hip_piece *list = realloc(device->scratch, (n + 1) * sizeof *list);
+    gw_hip_piece *list = realloc(*pieces, (n + 1) * sizeof *list);
     if (list == NULL) {
         return gw_fail(GW_E_NOMEM, "hip", "no memory for scratch");
     }
-    device->scratch = list;
+    *pieces = list;
     GW_TRY(gw_hip_memory_new(device, bytes, &list[n].at));
     list[n].bytes = bytes;
-    device->n_scratch++;
+    ++*count;
     *out = list[n].at;
     return GW_OK;
+}
+
+gw_status gw_hip_scratch(struct gw_segment *segment, size_t bytes, gw_hip_ptr *out) {
+    struct gw_device *d = segment->device;
+    return shared_memory(d, &d->scratch, &d->n_scratch, bytes, out);
+}
+
+gw_status gw_hip_unpacked(struct gw_segment *segment, size_t bytes, gw_hip_ptr *out) {
+    struct gw_device *d = segment->device;
+    return shared_memory(d, &d->unpacked, &d->n_unpacked, bytes, out);
 }
 
 gw_status gw_hip_private(struct gw_segment *segment, size_t bytes, gw_hip_ptr *out) {

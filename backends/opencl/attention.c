@@ -18,8 +18,12 @@ const char *gw_cl_cache_options(const gw_tensor *cache) {
         {"-DATTENTION", "-DATTENTION -DSPLIT"},
         {"-DATTENTION -DHALF", "-DATTENTION -DHALF -DSPLIT"},
         {"-DATTENTION -DQ8", "-DATTENTION -DQ8 -DSPLIT"},
+        {"-DATTENTION -DPACKED=4", "-DATTENTION -DPACKED=4 -DSPLIT"},
+        {"-DATTENTION -DPACKED=5", "-DATTENTION -DPACKED=5 -DSPLIT"},
     };
+    int bits = gw_cache_bits(cache->fmt);
     int fmt = cache->fmt == GW_FMT_F16 ? 1 : cache->fmt == GW_FMT_Q8_0 ? 2 : 0;
+    fmt = bits > 0 ? bits - 1 : fmt;
     return options[fmt][is_split(cache)];
 }
 

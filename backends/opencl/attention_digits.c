@@ -35,7 +35,7 @@ int gw_cl_accepts_attention_digits(const gw_kernel *kernel, const gw_node *node,
     const size_t e = (size_t)node->args.attn.head_dim;
     (void)kernel;
     return node->args.attn.digits && node->in[0]->fmt == GW_FMT_F32 &&
-           node->in[3]->fmt == GW_FMT_I32 &&
+           gw_cache_bits(node->in[1]->fmt) == 0 && node->in[3]->fmt == GW_FMT_I32 &&
            (node->w[0] == NULL || node->w[0]->fmt == GW_FMT_F32) &&
            (node->out->fmt == GW_FMT_F32 || node->out->fmt == GW_FMT_ACT8) &&
            (device->item || takes_matrix(device, e) || team_bytes(e) <= device->local_bytes);

@@ -22,7 +22,8 @@ int gw_cl_accepts_rope_form(const gw_kernel *kernel, const gw_node *node,
     (void)kernel;
     (void)device;
     int caches = node->args.rope.kv_heads == 0 ||
-                 (gw_cl_is_cache(node->in[1]) && is_values(node) && node->in[3] != NULL);
+                 ((gw_cl_is_cache(node->in[1]) || gw_cache_bits(node->in[1]->fmt) > 0) &&
+                  is_values(node) && node->in[3] != NULL);
     return caches && is_f32(node->in[0]) && is_f32(node->out) && is_f32(node->w[0]) &&
            is_f32(node->w[1]) && is_f32(node->w[2]) && is_f32(node->w[3]);
 }
@@ -142,6 +143,18 @@ static gw_status record_join(struct gw_segment *segment, const gw_node *node, co
     return gw_cl_launch_end(&call, item ? 1 : GW_CL_TEAM,
                             item ? 1 : gw_cl_groups((size_t)t->ev, GW_CL_TEAM), (size_t)a->heads,
                             t->rows);
+}
+
+gw_status gw_cl_record_form_join(struct gw_segment *segment, const gw_node *node, cl_mem parts,
+                                 size_t row0, size_t rows, cl_mem out, cl_ulong out_at) {
+    const gw_attn_args *a = &node->args.attn;
+    const tile t = {.scratch = parts,
+                    .out = out,
+                    .out_offset = out_at,
+                    .row0 = row0,
+                    .rows = rows,
+                    .ev = a->v_dim > 0 ? a->v_dim : a->head_dim};
+    return record_join(segment, node, &t);
 }
 
 gw_status gw_cl_record_attention_form(struct gw_segment *segment, const gw_kernel *kernel,

@@ -266,7 +266,7 @@ static void close_device(struct gw_device *d) {
         return;
     }
     gw_cl_programs_free(d);
-    gw_cl_pool *pools[] = {&d->scratch, &d->widened, &d->products, &d->narrowed};
+    gw_cl_pool *pools[] = {&d->scratch, &d->widened, &d->products, &d->narrowed, &d->unpacked};
     for (size_t p = 0; p < sizeof pools / sizeof pools[0]; p++) {
         for (size_t i = 0; i < pools[p]->n; i++) {
             d->cl->ReleaseMemObject(pools[p]->list[i]);

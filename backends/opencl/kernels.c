@@ -22,6 +22,7 @@ static const gw_kernel_row entries[] = {
     {GW_OP_ROPE_KV,      "rope_kv.form",   0, 1, RUNS(rope_form)},
     {GW_OP_ATTENTION,    "attention.form", 0, 1, RUNS(attention_form)},
     {GW_OP_ATTENTION,    "attention.digits", 0, GW_DIGITS_TOO, RUNS(attention_digits)},
+    {GW_OP_ATTENTION,    "attention.cells", 0, GW_DIGITS_TOO, RUNS(cells)},
     {GW_OP_ACT,          "act",            0, 1, gw_cl_accepts_rowwise, gw_cl_record_act},
     {GW_OP_MIX,          "mix",            0, 1, gw_cl_accepts_rowwise, gw_cl_record_mix},
     {GW_OP_ROUTE,        "route",          0, 1, RUNS(route)},

@@ -75,7 +75,7 @@ struct gw_device {
     int any_floats, no_matrix, asked_walkers; /* tests: of GODWIT_OPENCL, read when it is opened */
     uint64_t asked_alloc;                     /* 0: as much as the device says */
     /* Shared by all segments: their launches run in order. widened, products: blas.c's. */
-    gw_cl_pool scratch, widened, products, narrowed;
+    gw_cl_pool scratch, widened, products, narrowed, unpacked;
     int no_blas, fail_blas; /* tests: CLBlast is not there; its k-th call from now fails */
     _Atomic int blas;       /* GW_CL_BLAS_...                                            */
     char blas_note[192];    /* not written any more once blas is GW_CL_BLAS_FAILED       */
@@ -355,6 +355,7 @@ GW_CL_KERNEL(norm_form)
 GW_CL_KERNEL(route)
 GW_CL_KERNEL(rope_form)
 GW_CL_KERNEL(attention_form)
+GW_CL_KERNEL(cells)
 GW_CL_KERNEL(experts_glu)
 GW_CL_KERNEL(experts_down)
 GW_CL_KERNEL(heads)
@@ -443,6 +444,10 @@ int gw_cl_takes_spans(const gw_tensor *w, gw_order order);
  * another's after the next such call or that of linear.c for 16-bit floats. */
 gw_status gw_cl_record_spans(struct gw_segment *segment, const gw_tensor *x, cl_mem *out);
 
+/* Pages that a launch left at the beginning of parts, ev + 2 floats each, are joined: rows [row0,
+ * row0 + rows) of f32 out (attention_form.cl). */
+gw_status gw_cl_record_form_join(struct gw_segment *segment, const gw_node *node, cl_mem parts,
+                                 size_t row0, size_t rows, cl_mem out, cl_ulong out_at);
 /* f32 [rows, width] in scratch -> act8 out. */
 gw_status gw_cl_record_encode(struct gw_segment *segment, cl_mem from, cl_ulong offset,
                               const gw_tensor *out);

@@ -10,7 +10,7 @@
 #include "core/base/cache.h"
 #include "opencl_sources.h"
 
-enum { KEY_BYTES = 384, TEXTS = 22, OPTION_BYTES = 512 };
+enum { KEY_BYTES = 384, TEXTS = 23, OPTION_BYTES = 512 };
 
 const char *gw_cl_text(const char *name) {
     for (size_t i = 0; i < sizeof opencl_sources / sizeof opencl_sources[0]; i++) {
@@ -209,6 +209,7 @@ gw_status gw_cl_program_get(struct gw_device *device, const char *source, const 
     const int ngrams = strcmp(source, "ngram") == 0;
     const int areas = strcmp(source, "listed") == 0; /* which nobody else reads */
     const int digits = strncmp(source, "attention_digits", 16) == 0;
+    const int packed = strcmp(source, "cells") == 0 || strstr(options, "-DPACKED") != NULL;
     const char *texts[TEXTS] = {"#pragma OPENCL FP_CONTRACT OFF\n",
                                 gw_cl_text("core/tensor/dialect.h"),
                                 gw_cl_text("core/tensor/arith.h"),
@@ -227,6 +228,7 @@ gw_status gw_cl_program_get(struct gw_device *device, const char *source, const 
                                 gw_cl_kernels("planes"),
                                 gw_cl_kernels("lanes"),
                                 gw_cl_kernels("matrix"),
+                                packed ? gw_cl_text("core/tensor/cells.h") : "",
                                 gw_cl_kernels("attention"),
                                 digits ? gw_cl_text("core/tensor/digits.h") : "",
                                 digits ? gw_cl_kernels("digits") : "",

@@ -6,6 +6,7 @@
 
 #include "backends/ref/ref.h"
 #include "core/tensor/blocks.h"
+#include "core/tensor/cells.h"
 
 /* ---- the cache: K [page, g, e, P], V [page, g, P, e] ---------------------------------------- */
 
@@ -20,6 +21,10 @@ ref_cell ref_cell_of(const gw_tensor *t, int is_k, int64_t page, int g, int32_t 
     size_t e = (size_t)t->dim[is_k ? 2 : 3], p = (size_t)(pos % GW_PAGE);
     size_t bytes = GW_PAGE * e / f->block_elems * f->block_bytes;
     ref_cell c = {.page = ref_bytes(t) + (size_t)(page * t->dim[1] + g) * bytes, .fmt = t->fmt};
+    c.bits = gw_cache_bits(t->fmt);
+    c.e = (int)e;
+    c.is_k = is_k;
+    c.pos = (int)p;
     c.at = is_k ? p : p * e;
     c.step = is_k ? GW_PAGE : 1;
     c.scale = GW_PAGE * e + 2 * (is_k ? p : p * (e / 32));
@@ -27,7 +32,62 @@ ref_cell ref_cell_of(const gw_tensor *t, int is_k, int64_t page, int g, int32_t 
     return c;
 }
 
+/* The Hadamard transform of each width values, in place; it undoes itself. */
+static void rotate(double *x, int n, int width) {
+    for (int h = 1; h < width; h *= 2) {
+        for (int i = 0; i < n; i++) {
+            if ((i & h) == 0) {
+                double a = x[i], b = x[i + h];
+                x[i] = a + b;
+                x[i + h] = a - b;
+            }
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        x[i] /= sqrt((double)width);
+    }
+}
+
+static void set_packed(const ref_cell *c, const double *x, int e) {
+    unsigned char *high = c->page + gw_cells_high_at(c->e);
+    unsigned char *scales = c->page + gw_cells_scales_at(c->e, c->bits);
+    for (int b = 0; b < e; b += 32) {
+        float peak = 0.0f;
+        int finite = 1;
+        for (int i = b; i < b + 32; i++) {
+            finite = finite && isfinite((float)x[i]);
+            peak = fabs(x[i]) > fabs((double)peak) ? (float)x[i] : peak;
+        }
+        gw_u16 scale = gw_cells_scale(peak, finite, c->bits);
+        memcpy(scales + 2 * gw_cells_scale_at(c->e, c->is_k, c->pos, b), &scale, sizeof scale);
+        for (int i = b; i < b + 32; i++) {
+            int code = gw_cells_code((float)x[i], gw_f16_to_f32(scale), c->bits), shift = i % 2 * 4;
+            unsigned char *at = c->page + gw_cells_code_at(c->e, c->is_k, c->pos, i);
+            *at = (unsigned char)((*at & 0xf0 >> shift) | (code & 15) << shift);
+            if (c->bits == 5) {
+                at = high + gw_cells_bit_at(c->e, c->is_k, c->pos, i);
+                *at = (unsigned char)((*at & ~(1 << i % 8)) | code >> 4 << i % 8);
+            }
+        }
+    }
+}
+
+static double get_packed(const ref_cell *c, int i) {
+    const unsigned char *high = c->page + gw_cells_high_at(c->e);
+    const unsigned char *scales = c->page + gw_cells_scales_at(c->e, c->bits);
+    int code = c->page[gw_cells_code_at(c->e, c->is_k, c->pos, i)] >> i % 2 * 4 & 15;
+    if (c->bits == 5) {
+        code |= (high[gw_cells_bit_at(c->e, c->is_k, c->pos, i)] >> i % 8 & 1) << 4;
+    }
+    return (double)gw_load_f16(scales + 2 * gw_cells_scale_at(c->e, c->is_k, c->pos, i)) *
+           (code - (c->bits == 4 ? 8 : 16));
+}
+
 static void cell_set(const ref_cell *c, const double *x, int e) {
+    if (c->bits > 0) {
+        set_packed(c, x, e);
+        return;
+    }
     for (int i = 0; i < e && c->fmt != GW_FMT_Q8_0; i++) {
         size_t at = c->at + (size_t)i * c->step;
         if (c->fmt == GW_FMT_F16) {
@@ -57,6 +117,9 @@ double ref_cell_get(const ref_cell *c, int i) {
     }
     if (c->fmt == GW_FMT_F32) {
         return ((const float *)(const void *)c->page)[at];
+    }
+    if (c->bits > 0) {
+        return get_packed(c, i);
     }
     const unsigned char *scale = c->page + c->scale + (size_t)(i / 32) * c->scale_step;
     return (double)gw_load_f16(scale) * (double)(gw_i8)c->page[at];
@@ -115,12 +178,15 @@ static void turn_heads(double *x, int heads, const gw_node *node, int which, int
     }
 }
 
-static void append(const gw_node *node, int32_t slot, int32_t pos, const double *k, double *v) {
+static void append(const gw_node *node, int32_t slot, int32_t pos, double *k, double *v) {
     const gw_rope_args *a = &node->args.rope;
     int e = a->head_dim, ev = a->v_dim > 0 ? a->v_dim : e;
     int64_t page = a->kv_heads > 0 ? ref_page_of(node->in[3], slot, pos) : 0;
     for (int g = 0; g < a->kv_heads; g++) {
         ref_cell k_cell = ref_cell_of(node->in[1], 1, page, g, pos);
+        if (k_cell.bits > 0) {
+            rotate(k + g * e, e, gw_cells_width(e));
+        }
         cell_set(&k_cell, k + g * e, e);
         if (node->in[2] == NULL) { /* values are part of the keys */
             continue;
@@ -128,6 +194,9 @@ static void append(const gw_node *node, int32_t slot, int32_t pos, const double 
         ref_cell v_cell = ref_cell_of(node->in[2], 0, page, g, pos);
         if (a->norm_v) {
             ref_norm_row(v + g * ev, ev, GW_NORM_RMS, a->eps, NULL, NULL);
+        }
+        if (v_cell.bits > 0) {
+            rotate(v + g * ev, ev, gw_cells_width(ev));
         }
         cell_set(&v_cell, v + g * ev, ev);
     }
@@ -236,10 +305,17 @@ static void run_attention(const gw_node *node, const gw_step *step, int rows, do
     const gw_attn_args *a = &node->args.attn;
     int ev = a->v_dim > 0 ? a->v_dim : a->head_dim;
     double *q = scratch, *out = q + ref_cols(node->in[0]), *score = out + ref_cols(node->out);
+    int rotated = gw_cache_bits(node->in[1]->fmt) > 0, within = node->in[2] == NULL;
     for (int i = 0; i < rows; i++) {
         ref_read(q, node->in[0], i);
+        if (rotated) {
+            rotate(q, a->heads * a->head_dim, gw_cells_width(a->head_dim));
+        }
         for (int h = 0; h < a->heads; h++) {
             attend(node, step, i, h, q + h * a->head_dim, out + h * ev, score);
+        }
+        if (rotated) {
+            rotate(out, a->heads * ev, gw_cells_width(within ? a->head_dim : ev));
         }
         ref_write(node->out, i, out);
     }

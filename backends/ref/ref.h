@@ -51,11 +51,12 @@ double ref_act(const gw_act_args *a, double g, double u, int gated, const float 
 /* ---- the KV cache (attention.c): K [page, g, e, P], V [page, g, P, e] ---- */
 
 /* Where values of one position stand in the page of head g: value i at at + i * step, its scale in
- * q8_0 at scale + i / 32 * scale_step. */
+ * q8_0 at scale + i / 32 * scale_step; bits > 0: position pos of a page of cells.h. */
 typedef struct ref_cell {
     unsigned char *page;
     size_t at, step, scale, scale_step;
     gw_fmt fmt;
+    int bits, e, is_k, pos;
 } ref_cell;
 int64_t ref_page_of(const gw_tensor *table, int32_t slot, int32_t pos);
 ref_cell ref_cell_of(const gw_tensor *t, int is_k, int64_t page, int g, int32_t pos);

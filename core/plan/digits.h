@@ -10,4 +10,8 @@
  * in[1] and in[2] may be any tensors or NULL. */
 int gw_attn_in_digits(const gw_node *node);
 
+/* Does this ATTENTION sum its pages in the codes of a cache of 4 or 5 bits ("Attention in codes")?
+ * 1 or 0. */
+int gw_attn_in_codes(const gw_node *node);
+
 #endif

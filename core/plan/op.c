@@ -206,12 +206,10 @@ static gw_status check_glu(const gw_node *node) {
 /* Caches in1 (K), in2 (V) and page table in3 of an attention op with g heads of width e, ev. */
 static gw_status check_cache(const gw_node *node, int g, int e, int ev) {
     const gw_tensor *k = node->in[1], *v = node->in[2], *table = node->in[3];
-    int k_fits = k != NULL && k->n_dim == 4 &&
-                 (k->fmt == GW_FMT_F32 || k->fmt == GW_FMT_F16 ||
-                  (k->fmt == GW_FMT_Q8_0 && e % 32 == 0 && (v == NULL || ev % 32 == 0))) &&
+    int k_fits = k != NULL && k->n_dim == 4 && gw_cache_takes(k->fmt, e, v == NULL ? 0 : ev) &&
                  k->dim[0] > 0 && k->dim[1] == g && k->dim[2] == e && k->dim[3] == GW_PAGE;
     if (!k_fits) {
-        return refuse(node, "the K cache", k, "f16, f32 or q8_0 [pages, g, e, 64]");
+        return refuse(node, "the K cache", k, "f16, f32, q8_0, q5_0 or q4_0 [pages, g, e, 64]");
     }
     if (v != NULL && (v->n_dim != 4 || v->fmt != k->fmt || v->dim[0] != k->dim[0] ||
                       v->dim[1] != g || v->dim[2] != GW_PAGE || v->dim[3] != ev)) {
@@ -291,7 +289,9 @@ static gw_status check_attention(const gw_node *node) {
         (node->w[2] != NULL && !is_vector(node->w[2], a->heads * (2 * (int64_t)a->reach + 1)))) {
         return refuse(node, "the bias by distance", node->w[2], "f32 [h (2 reach + 1)]");
     }
-    if (node->in[2] == NULL && (a->v_dim < 1 || a->v_first < 0 || a->v_first > a->head_dim - ev)) {
+    if (node->in[2] == NULL && (a->v_dim < 1 || a->v_first < 0 || a->v_first > a->head_dim - ev ||
+                                node->in[1] == NULL ||
+                                !gw_cache_parts(node->in[1]->fmt, a->head_dim, a->v_first, ev))) {
         return refuse(node, "the K cache", node->in[1], "keys that have the values in them");
     }
     if (a->digits && !gw_attn_in_digits(node)) {

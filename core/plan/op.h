@@ -117,7 +117,9 @@ typedef enum gw_rope_style {
  *   K cache [slots * pages, g, e, P]   one position is a column: scores of a page are lanes
  *   V cache [slots * pages, g, P, e]   one position is a row
  * fmt f16, f32, or q8_0 (e a multiple of 32): then each [e, P] or [P, e] is its int8 codes in that
- * order, followed by the f16 scales, one for 32 values of a position: [e/32, P], [P, e/32].
+ * order, followed by the f16 scales, one for 32 values of a position: [e/32, P], [P, e/32]. Or
+ * q5_0, q4_0: pages as core/tensor/cells.h has them, of k and v that ROPE_KV has rotated; ATTENTION
+ * rotates q and its result, and reads the codes as those of q8_0.
  * Page table (in3 of ATTENTION and ROPE_KV) [slots, pages] i32. */
 
 /* States of CONV and SCAN: in1 [slots, R, width] f32. What is known of a sequence before position p
@@ -368,6 +370,14 @@ typedef struct gw_op_info {
 } gw_op_info;
 
 const gw_op_info *gw_op_describe(gw_op op);
+
+/* Formats of caches (caches.c). Bits of a code where k and v are rotated (core/tensor/cells.h): 4, 5;
+ * else 0. */
+int gw_cache_bits(gw_fmt fmt);
+/* Can keys and values of these widths be in a cache of the format? ev 0: no values of their own. */
+int gw_cache_takes(gw_fmt fmt, int e, int ev);
+/* Can values be columns [first, first + ev) of keys e wide: in whole rotations? */
+int gw_cache_parts(gw_fmt fmt, int e, int first, int ev);
 
 /* 1 for the form of EMBED, PICK, NORM, ROPE_KV and ATTENTION that plain Llama models need: RMS norm
  * by a weight, one head width, norms of q and k by head before the rotation, causal scores within a

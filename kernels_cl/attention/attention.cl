@@ -1,12 +1,14 @@
 /* kernels_cl/attention/attention.cl - what the kernels of ROPE_KV and ATTENTION share
  * (docs/arithmetic.md, section 5): caches, rotation, pages.
  *
- * HALF: caches hold f16; Q8: q8_0 (core/plan/op.h); else f32. A partial is e values o, then the
- * page's maximum m and its sum l.
+ * HALF: caches hold f16; Q8: q8_0 (core/plan/op.h); PACKED 4, 5: q4_0, q5_0; else f32. A partial is
+ * e values o, then the page's maximum m and its sum l.
  */
 #ifdef ATTENTION
 
-#ifdef Q8
+#ifdef PACKED
+#define CELL uchar
+#elif defined(Q8)
 #define CELL char
 #elif defined(HALF)
 #define CELL ushort
@@ -22,7 +24,9 @@
 
 /* A page of one KV head: GW_PAGE positions of e values, in Q8 their scales behind them. The value
  * i and the scale of values 32 b .. 32 b + 31 of the position in column `at`. */
-#ifdef Q8
+#ifdef PACKED
+#define PAGE_BYTES(e) (gw_cells_scales_at(e, PACKED) + GW_PAGE / 16 * (e))
+#elif defined(Q8)
 #define PAGE_BYTES(e) (GW_PAGE * (e) / 32 * 34)
 #else
 #define PAGE_BYTES(e) (GW_PAGE * (e) * (int)sizeof(CELL))

@@ -77,10 +77,52 @@ static inline float norm_sum(const form_head *t, int squares) {
 #define NORM_SUM(t, squares) team_fold(norm_lane(t, id, squares), scratch, id)
 #endif
 
-/* Values of a head into the page `cells`, column `at`, e of them. Q8: a block is an item's. */
+#ifdef PACKED
+/* 32 rotated values, from value `first` on, of position j. */
+static inline void put_packed(__global CELL *cells, int is_v, int j, int e, int first,
+                              const float *x) {
+    float peak = 0.0f;
+    int finite = 1;
+    for (int i = 0; i < 32; i++) {
+        finite &= (as_uint(x[i]) & 0x7fffffffu) < 0x7f800000u;
+        peak = fabs(x[i]) > fabs(peak) ? x[i] : peak;
+    }
+    const ushort scale = gw_cells_scale(peak, finite, PACKED);
+    const float d = gw_f16_to_f32(scale);
+    ((__global ushort *)(cells + gw_cells_scales_at(e, PACKED)))[gw_cells_scale_at(e, !is_v, j,
+                                                                                   first)] = scale;
+    for (int i = 0; i < 32; i += 8) {
+        int fifth = 0;
+        for (int k = i; k < i + 8; k += 2) {
+            const int low = gw_cells_code(x[k], d, PACKED);
+            const int next = gw_cells_code(x[k + 1], d, PACKED);
+            cells[gw_cells_code_at(e, !is_v, j, first + k)] = (CELL)((low & 15) | (next & 15) << 4);
+            fifth |= (low >> 4 | next >> 4 << 1) << (k - i);
+        }
+        if (PACKED == 5) {
+            cells[gw_cells_high_at(e) + gw_cells_bit_at(e, !is_v, j, first + i)] = (CELL)fifth;
+        }
+    }
+}
+#endif
+
+/* Values of a head into the page `cells`, column `at`, e of them. Q8: a block is an item's; PACKED:
+ * what is rotated together. */
 static inline void put_cells(const form_head *t, __global CELL *cells, int is_v, int at, int e,
                              int id) {
-#ifdef Q8
+#ifdef PACKED
+    const int span = gw_cells_width(e);
+    for (int first = id * span; first < e; first += ROPE_ITEMS * span) {
+        float x[GW_CELLS_MOST];
+        for (int i = 0; i < span; i++) {
+            x[i] = head_value(t, first + i);
+        }
+        gw_cells_mix(x, span);
+        for (int b = 0; b < span; b += 32) {
+            put_packed(cells, is_v, at, e, first + b, x + b);
+        }
+    }
+#elif defined(Q8)
     for (int b = id; b < e / 32; b += ROPE_ITEMS) {
         float x[32];
         uint top = 0;

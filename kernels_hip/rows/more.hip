@@ -1,6 +1,7 @@
 /* kernels_hip/rows/more.hip - every form of the ops that treat each row on its own, which rows.hip
  * has for the plain ones, and ACT, MIX and ROUTE (docs/arithmetic.md, section 5). */
 #include "kernels_hip/act8.h"
+#include "kernels_hip/rows/cells.h"
 #include "kernels_hip/device.h"
 #include "kernels_hip/narrow.h"
 #include "kernels_hip/rows/more_params.h"
@@ -324,8 +325,27 @@ __device__ static inline more_head head_of(const struct gw_more_rope_params &p, 
     return m;
 }
 
-template <class PUT> __device__ static inline void more_rope(const struct gw_more_rope_params &p) {
-    typedef typename PUT::cell cell;
+/* Position j of a page of keys or values: value_of(i), i < width. The whole team calls them. */
+template <class PUT> struct more_cells {
+    template <class Of>
+    __device__ static inline void store(uint8_t *tile, int width, int is_k, int j, Of value_of) {
+        typedef typename PUT::cell cell;
+        gw_u16 *scales = (gw_u16 *)(tile + GW_PAGE * width); /* of cells of one byte */
+        for (int i = gw_lane(); i < width; i += GW_LANES) {
+            PUT::put((cell *)tile, is_k ? i * GW_PAGE + j : j * width + i, scales,
+                     is_k ? i / 32 * GW_PAGE + j : j * (width / 32) + i / 32, value_of(i));
+        }
+    }
+};
+template <int BITS> struct more_packed {
+    template <class Of>
+    __device__ static inline void store(uint8_t *tile, int width, int is_k, int j, Of value_of) {
+        gw_cells_store<BITS>(tile, width, is_k, j, value_of);
+    }
+};
+
+template <class CELLS>
+__device__ static inline void more_rope(const struct gw_more_rope_params &p) {
     const int row = (int)blockIdx.y, lane = gw_lane();
     const int h = (int)blockIdx.x * TEAMS + gw_team();
     gw_grid_launch_dependents();
@@ -350,19 +370,12 @@ template <class PUT> __device__ static inline void more_rope(const struct gw_mor
     const int width = is_v ? p.ev : p.e;
     uint8_t *tile = (uint8_t *)(is_v ? p.v : p.k) +
                     (page * p.kv_heads + g) * (size_t)(is_v ? p.v_bytes : p.k_bytes);
-    gw_u16 *scales = (gw_u16 *)(tile + GW_PAGE * width); /* of cells of one byte */
-    const auto put = [&](int i, float y) {
-        PUT::put((cell *)tile, is_v ? j * width + i : i * GW_PAGE + j, scales,
-                 is_v ? j * (width / 32) + i / 32 : i / 32 * GW_PAGE + j, y);
-    };
     if (!is_v) {
         if (p.without_k) {
             return;
         }
         const more_head m = head_of(p, in, 1, g, pos - gw_step_less(p.step, row));
-        for (int i = lane; i < width; i += GW_LANES) {
-            put(i, m.value(i));
-        }
+        CELLS::store(tile, width, 1, j, [&](int i) { return m.value(i); });
         return;
     }
     const float *x = in + (p.heads + p.kv_heads) * p.e + g * p.ev;
@@ -374,17 +387,17 @@ template <class PUT> __device__ static inline void more_rope(const struct gw_mor
         }
         scale = gw_rms_scale(gw_fold(sum), width, p.eps);
     }
-    for (int i = lane; i < width; i += GW_LANES) {
-        put(i, p.norm_v ? x[i] * scale : x[i]);
-    }
+    CELLS::store(tile, width, 0, j, [&](int i) { return p.norm_v ? x[i] * scale : x[i]; });
 }
-#define ROPE(format)                                                                               \
+#define ROPE(format, ...)                                                                          \
     GW_KERNEL(gw_more_rope_##format, struct gw_more_rope_params, GW_MORE_THREADS) {                \
-        more_rope<gw_put_##format>(p);                                                             \
+        more_rope<__VA_ARGS__>(p);                                                                 \
     }
-ROPE(f32)
-ROPE(f16)
-ROPE(q8_0)
+ROPE(f32, more_cells<gw_put_f32>)
+ROPE(f16, more_cells<gw_put_f16>)
+ROPE(q8_0, more_cells<gw_put_q8_0>)
+ROPE(q5_0, more_packed<5>)
+ROPE(q4_0, more_packed<4>)
 
 /* K of many rows; lay_all: also V, and q as it is.
  * A position's cells of K lie a page apart, those of neighbours side by side: a block has a head of

@@ -232,6 +232,11 @@ static gw_status read_options(gw_encoder *e, const gw_encoder_options *o) {
     }
     e->kv_auto = o->kv_type == NULL || strcmp(o->kv_type, "auto") == 0;
     GW_TRY(gw_kv_format(e->kv_auto ? "f32" : o->kv_type, &e->kv_fmt));
+    if (gw_cache_bits(e->kv_fmt) > 0) {
+        return gw_fail(GW_E_UNSUPPORTED, "kv-type",
+                       "%s is for texts that are gone on with; an encoder has f16, f32 and q8_0",
+                       gw_format_of(e->kv_fmt)->name);
+    }
     e->rows = o->rows;
     e->cancel = o->cancel;
     e->progress = o->progress;

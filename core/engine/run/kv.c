@@ -6,6 +6,8 @@
 
 #include "core/base/size.h"
 
+static int is_in_blocks(gw_fmt fmt) { return fmt == GW_FMT_Q8_0 || gw_cache_bits(fmt) > 0; }
+
 static int32_t page_count(int32_t n_ctx) { return (n_ctx - 1) / GW_PAGE + 1; }
 
 static int64_t pool_pages(gw_kv_size size) {
@@ -54,10 +56,31 @@ uint64_t gw_kv_layer_bytes(const gw_layer *layer, gw_fmt fmt, gw_kv_size size) {
 gw_status gw_kv_format(const char *kv_type, gw_fmt *out) {
     gw_fmt fmt = GW_FMT_F16;
     if (kv_type != NULL && (!gw_format_from_name(kv_type, &fmt) ||
-                            (fmt != GW_FMT_F16 && fmt != GW_FMT_F32 && fmt != GW_FMT_Q8_0))) {
-        return gw_fail(GW_E_ARGUMENT, "kv-type", "'%.40s' is none of f16, f32, q8_0", kv_type);
+                            (fmt != GW_FMT_F16 && fmt != GW_FMT_F32 && !is_in_blocks(fmt)))) {
+        return gw_fail(GW_E_ARGUMENT, "kv-type", "'%.40s' is none of f16, f32, q8_0, q5_0, q4_0",
+                       kv_type);
     }
     *out = fmt;
+    return GW_OK;
+}
+
+gw_status gw_kv_check(const gw_hparams *hp, gw_fmt fmt) {
+    const char *name = gw_format_of(fmt)->name;
+    for (int32_t l = 0; is_in_blocks(fmt) && l < hp->n_layers; l++) {
+        const gw_layer *layer = &hp->layer[l];
+        if (gw_cache_bits(fmt) > 0 && (layer->n_areas > 0 || hp->n_source > 0)) {
+            return gw_fail(GW_E_UNSUPPORTED, "kv-type",
+                           "%s is not there for caches of %s; f16, f32 and q8_0 work", name,
+                           hp->n_source > 0 ? "source texts" : "chosen entries");
+        }
+        int odd = layer->d_head % 32 != 0 ? layer->d_head : gw_layer_v_width(layer);
+        if (layer->has_cache && odd % 32 != 0) {
+            return gw_fail(GW_E_UNSUPPORTED, "kv-type",
+                           "%s has blocks of 32 values, heads of layer %d of this model have %d; "
+                           "f16 and f32 work",
+                           name, (int)l, odd);
+        }
+    }
     return GW_OK;
 }
 
@@ -356,6 +379,20 @@ static void blank_rows(char *at, size_t rows, size_t count, size_t from, size_t 
     }
 }
 
+/* One head of a page in blocks: planes of `rows` cells for a position, bytes or scales. */
+static void blank_head(gw_fmt fmt, int part, size_t e, size_t from, char *at) {
+    const int bits = gw_cache_bits(fmt);
+    const size_t rows[3] = {bits > 0 ? e / 2 : e, bits == 5 ? e / 8 : 0, e / 32};
+    for (int i = 0; i < 3; i++) {
+        size_t cell = i == 2 ? sizeof(gw_u16) : 1, n = rows[i];
+        if (n > 0) {
+            blank_rows(at, part == 0 ? n : 1, part == 0 ? GW_PAGE : GW_PAGE * n,
+                       part == 0 ? from : from * n, cell);
+        }
+        at += GW_PAGE * n * cell;
+    }
+}
+
 /* Rows of positions from `live` on, and entries that end there. */
 static void blank_areas(const gw_layer *layer, int32_t live, float *page) {
     for (int i = 0; i < layer->n_areas; i++) {
@@ -381,14 +418,10 @@ void gw_kv_blank(const gw_kv *kv, int layer, int part, int32_t live, void *page)
         blank_areas(&kv->layers[layer], live, page);
         return;
     }
-    if (kv->fmt == GW_FMT_Q8_0) {
+    if (is_in_blocks(kv->fmt)) {
         size_t head = gw_kv_page_bytes(kv, layer, part) / g;
-        for (size_t h = 0; h < g; h++) { /* codes, then scales */
-            char *codes = (char *)page + h * head, *scales = codes + GW_PAGE * e;
-            blank_rows(codes, part == 0 ? e : 1, part == 0 ? GW_PAGE : GW_PAGE * e,
-                       part == 0 ? from : from * e, 1);
-            blank_rows(scales, part == 0 ? e / 32 : 1, part == 0 ? GW_PAGE : GW_PAGE * e / 32,
-                       part == 0 ? from : from * (e / 32), sizeof(gw_u16));
+        for (size_t h = 0; h < g; h++) {
+            blank_head(kv->fmt, part, e, from, (char *)page + h * head);
         }
         return;
     }

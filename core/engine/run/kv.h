@@ -43,8 +43,10 @@ typedef struct gw_kv {
     int32_t floor;              /* positions below, but for 0, cannot be gone on from     */
 } gw_kv;
 
-/* NULL or "f16", "f32", "q8_0"; GW_E_ARGUMENT. */
+/* NULL or "f16", "f32", "q8_0", "q5_0", "q4_0"; GW_E_ARGUMENT. */
 gw_status gw_kv_format(const char *kv_type, gw_fmt *out);
+/* GW_E_UNSUPPORTED where the model has heads that are not whole blocks of the format. */
+gw_status gw_kv_check(const gw_hparams *hp, gw_fmt fmt);
 /* How many sequences, how long each, and pages of all. */
 typedef struct gw_kv_size {
     int32_t slots, n_ctx;
@@ -56,7 +58,7 @@ typedef struct gw_kv_size {
 gw_status gw_kv_bytes(const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, uint64_t *table);
 /* Of the cache of one layer, 0 where it does not attend; sizes as gw_kv_bytes has checked. */
 uint64_t gw_kv_layer_bytes(const gw_layer *layer, gw_fmt fmt, gw_kv_size size);
-/* fmt: F16, F32 or Q8_0 (heads in whole blocks of 32). where [n_layers]: the device of each
+/* fmt: as gw_kv_check has passed it. where [n_layers]: the device of each
  * layer's cache; groups [n_devices]: whose cards have heads of it, or NULL. GW_E_NOMEM; the caller
  * has compared gw_kv_bytes with the memory of the devices, which outlive the cache. */
 gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *where,

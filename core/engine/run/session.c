@@ -106,16 +106,7 @@ static gw_status read_options(gw_session *s, const gw_session_options *o, gw_fmt
         return gw_fail(GW_E_ARGUMENT, "chunk", "%d is outside 1..%d", o->chunk, GW_CHUNK_MAX);
     }
     GW_TRY(gw_kv_format(o->kv_type, kv_fmt));
-    for (int32_t l = 0; *kv_fmt == GW_FMT_Q8_0 && l < s->model->hp.n_layers; l++) {
-        const gw_layer *layer = &s->model->hp.layer[l];
-        int odd = layer->d_head % 32 != 0 ? layer->d_head : gw_layer_v_width(layer);
-        if (layer->has_cache && odd % 32 != 0) {
-            return gw_fail(GW_E_UNSUPPORTED, "kv-type",
-                           "q8_0 needs heads of a multiple of 32 values, this model has %d; use "
-                           "f16",
-                           odd);
-        }
-    }
+    GW_TRY(gw_kv_check(&s->model->hp, *kv_fmt));
     s->n_ctx = o->n_ctx > 0 ? o->n_ctx : s->model->hp.n_ctx;
     s->chunk = o->chunk;
     if (s->model->hp.n_source > 0 && s->n_ctx > GW_ROWS_MAX) {
