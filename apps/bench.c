@@ -32,7 +32,7 @@ typedef struct bench_job {
     app_draft draft;    /* of the session; drafter NULL without --draft */
     gw_sampler *greedy; /* of all passes; devices can draw in its place */
     bench_printer printer;
-    bench_result *kept; /* with --ops and md: printed behind the table, per model */
+    bench_result *kept; /* with --ops and md: printed after the table, per model */
     size_t n_kept;
 } bench_job;
 
@@ -97,7 +97,7 @@ static gw_status read_source(const bench_job *job, gw_session *session, const in
                                                : status;
 }
 
-/* The text that every pass of a test goes on behind: no part of what is timed. */
+/* The text that every pass of a test continues: no part of what is timed. */
 static gw_status go_deep(const bench_job *job, gw_session *session, const int32_t *tokens,
                          const bench_result *r) {
     gw_status status = read_source(job, session, tokens, r);

@@ -68,7 +68,7 @@ static int still_open(const parallel_run *run) {
     return 0;
 }
 
-/* Prompts have nothing in common; the most probable tokens, also behind the end of a text. */
+/* Prompts have nothing in common; the most probable tokens, also after the end of a text. */
 static int submit(gw_batch *batch, parallel_run *run, int32_t n_vocab, uint32_t salt) {
     int32_t *tokens = calloc((size_t)run->n_prompt, sizeof *tokens);
     gw_sampler_options greedy;
@@ -252,7 +252,7 @@ int bench_parallel(const app_options *o) {
         app_error("--parallel: at most %d", GW_PARALLEL_MAX);
         return APP_USAGE;
     }
-    /* The cache of all is what layers are placed beside. */
+    /* The cache of all is placed together with the layers. */
     app_need need = {.n_ctx = largest(&o->parallel) * (n_ctx + PAGE),
                      .batch = o->batch_list.n > 0 ? o->batch_list.at[0] : 0};
     bench_draft draft = {0};

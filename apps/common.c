@@ -252,14 +252,15 @@ int app_open_session(const app_options *o, gw_model *model, int32_t n_ctx, int32
 
 enum { TEXT_MAX = 1 << 30 };
 
-static int read_all(int fd, const char *name, app_text *text) {
+static int read_all(int fd, const char *name, const char *what, size_t most, app_text *text) {
     size_t capacity = 0;
     for (;;) {
         if (text->bytes + 1 >= capacity) {
             capacity = capacity == 0 ? 1 << 16 : capacity * 2;
-            char *grown = capacity <= 2u * TEXT_MAX ? realloc(text->at, capacity) : NULL;
+            char *grown = capacity <= 2 * most ? realloc(text->at, capacity) : NULL;
             if (grown == NULL) {
-                app_error("%s: the text is longer than 1 GiB or than the memory", name);
+                app_error("%s: the %s has more than %zu MiB or than the memory", name, what,
+                          most >> 20);
                 return APP_FAILURE;
             }
             text->at = grown;
@@ -280,15 +281,23 @@ static int read_all(int fd, const char *name, app_text *text) {
 }
 
 int app_read_file(const char *path, app_text *out) {
+    return app_read_bytes(path, "text", TEXT_MAX, out);
+}
+
+int app_read_bytes(const char *path, const char *what, size_t most, app_text *out) {
     int is_stdin = strcmp(path, "-") == 0;
     const char *name = is_stdin ? "standard input" : path;
     int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        app_error("%s: cannot open: %s", name, strerror(errno));
+        if (path[0] == '\0') {
+            app_error("the name of the %s's file is empty", what);
+        } else {
+            app_error("%s: cannot open: %s", name, strerror(errno));
+        }
         return APP_FAILURE;
     }
     app_text text = {0};
-    int code = read_all(fd, name, &text);
+    int code = read_all(fd, name, what, most, &text);
     if (!is_stdin) {
         close(fd);
     }

@@ -48,6 +48,8 @@ int app_open_chat(const app_options *o, const gw_model *model, gw_chat **chat);
 
 /* Everything of a file; "-" is standard input. Exit code. */
 int app_read_file(const char *path, app_text *out);
+/* The same of at most `most` bytes; what: the word for it in messages. */
+int app_read_bytes(const char *path, const char *what, size_t most, app_text *out);
 /* The text of -p or -f; `otherwise` when neither is given (NULL: that is a usage error). One
  * line end (LF or CR LF) at the end of a file is dropped if `trim`: editors add it. */
 int app_read_prompt(const app_options *o, const char *otherwise, int trim, app_text *out);

@@ -107,7 +107,7 @@ const gw_chat_message *conversation_system(const conversation *c) {
 }
 
 int conversation_set_system(conversation *c, const char *text, size_t bytes) {
-    if (bytes > 0) { /* added behind, moved to the front */
+    if (bytes > 0) { /* added at the end, moved to the front */
         int code = add_message(c, "system", text, bytes);
         if (code != APP_OK) {
             return code;
@@ -423,7 +423,7 @@ static int generate(conversation *c) {
 }
 
 /* The held-back end of the text; and the session catches up with the last token, or forgets what
- * came behind the answer. */
+ * came after the answer. */
 static int settle(conversation *c) {
     app_generator *g = &c->g;
     gw_piece rest = {.text = ""};

@@ -1,9 +1,11 @@
 /* apps/conversation_pictures.c - pictures of messages: a message names the files of those that
  * stand in front of its text, {"images": [PATH, ...]}; see conversation.h. */
+#include <ctype.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "apps/conversation.h"
 
@@ -42,13 +44,9 @@ static int know(conversation *c, const char *path) {
     return known ? APP_OK : pictures_read(&c->pictures, path);
 }
 
-int conversation_image(conversation *c, const char *path) {
-    int code = check(c);
-    if (code != APP_OK) {
-        return code;
-    }
+static int add_image(conversation *c, const char *path) {
     char *whole = realpath(path, NULL); /* a saved conversation is loaded from anywhere */
-    code = know(c, whole != NULL ? whole : path);
+    int code = know(c, whole != NULL ? whole : path);
     json_t *members =
         c->images != NULL ? json_loads(c->images, 0, NULL) : json_pack("{s:[]}", "images");
     if (code == APP_OK) {
@@ -64,6 +62,56 @@ int conversation_image(conversation *c, const char *path) {
     }
     json_decref(members);
     free(whole);
+    return code;
+}
+
+/* Takes back what a shell or a file manager does to a path that is dragged or pasted here: blanks
+ * after it, quotation marks around it, file://, %20, a backslash before a blank; ~ is expanded. */
+static char *plain_path(const char *typed) {
+    const char *home = getenv("HOME");
+    size_t n = strlen(typed), room = n + (home != NULL ? strlen(home) : 0) + 1, used = 0;
+    char *out = malloc(room);
+    while (n > 0 && strchr(" \t\r\n", typed[n - 1]) != NULL) {
+        n--;
+    }
+    int quoted = n > 1 && (typed[0] == '"' || typed[0] == '\'') && typed[n - 1] == typed[0];
+    typed += quoted;
+    n -= quoted ? 2 : 0;
+    int url = n >= 8 && strncmp(typed, "file:///", 8) == 0;
+    typed += url ? 7 : 0;
+    n -= url ? 7 : 0;
+    if (out != NULL && !quoted && home != NULL && typed[0] == '~' && (n == 1 || typed[1] == '/')) {
+        used = (size_t)snprintf(out, room, "%s", home);
+        typed++;
+        n--;
+    }
+    for (size_t i = 0; i < n && out != NULL; i++) {
+        int coded = url && typed[i] == '%' && i + 2 < n && isxdigit((unsigned char)typed[i + 1]) &&
+                    isxdigit((unsigned char)typed[i + 2]);
+        if (coded) {
+            char hex[3] = {typed[i + 1], typed[i + 2], '\0'};
+            out[used] = (char)strtol(hex, NULL, 16);
+            used += out[used] != '\0';
+            i += 2;
+        } else {
+            i += !quoted && !url && typed[i] == '\\' && i + 1 < n;
+            out[used++] = typed[i];
+        }
+    }
+    if (out != NULL) {
+        out[used] = '\0';
+    }
+    return out;
+}
+
+int conversation_image(conversation *c, const char *typed) {
+    int code = check(c);
+    if (code != APP_OK) {
+        return code;
+    }
+    char *plain = access(typed, F_OK) == 0 ? strdup(typed) : plain_path(typed);
+    code = plain != NULL ? add_image(c, plain) : no_memory();
+    free(plain);
     return code;
 }
 

@@ -10,7 +10,7 @@
 
 /* ---- given tokens --------------------------------------------------------------------------- */
 
-/* safetensors: the header, padded to 8 bytes, behind its length. */
+/* safetensors: the header, padded to 8 bytes, after its length. */
 static size_t make_header(char *room, size_t capacity, size_t rows, const gw_encoder_info *info,
                           int with_vector) {
     unsigned long long hidden = (unsigned long long)rows * (unsigned long long)info->hidden * 4;
@@ -327,8 +327,11 @@ static int embed_all(embed_job *job) {
     gw_model_info model;
     gw_model_describe(job->model, &model);
     job->beside = strncmp(model.device, "cpu", 3) != 0;
-    job->ahead = (vectors_ahead){.o = job->o, .model = job->model, .encoder = job->encoder,
-                                 .items = &job->items, .prefix = job->prefix};
+    job->ahead = (vectors_ahead){.o = job->o,
+                                 .model = job->model,
+                                 .encoder = job->encoder,
+                                 .items = &job->items,
+                                 .prefix = job->prefix};
     app_progress progress;
     int code = APP_OK;
     progress_begin(&progress, "embedding");

@@ -190,7 +190,7 @@ static size_t tail_of_pairs(gw_model *model, const char *query) {
     return tail;
 }
 
-/* Tokens that the model puts behind every text, of an empty one: those that --truncate keeps. */
+/* Tokens that the model puts after every text, of an empty one: those that --truncate keeps. */
 static size_t tail_of(gw_model *model, const char *query) {
     if (query != NULL) {
         return tail_of_pairs(model, query);
@@ -206,7 +206,7 @@ static size_t tail_of(gw_model *model, const char *query) {
     return status == GW_OK && n > n_open ? n - n_open : 0;
 }
 
-/* The first tokens of a text, and those that stand behind every text. */
+/* The first tokens of a text, and those that stand after every text. */
 static void shorten(int32_t *ids, int32_t *types, size_t n, size_t most, size_t tail) {
     tail = tail < most ? tail : most;
     memmove(ids + most - tail, ids + n - tail, tail * sizeof *ids);

@@ -174,7 +174,7 @@ static gw_status one_token(app_generator *g, int32_t *token) {
     return gw_writer_pick(g->writer, gw_session_logits(g->session, 0), place, token);
 }
 
-/* The text ends with its first `left` tokens again, and the logits behind them are there: by the
+/* The text ends with its first `left` tokens again, and the logits after them are there: by the
  * arithmetic that they had, so that it does not matter who drafted what. */
 static gw_status go_back(app_generator *g, int32_t left) {
     gw_status status = GW_OK;
@@ -255,13 +255,13 @@ gw_status generator_next(app_generator *g, size_t most, gw_piece *piece, int *th
             g->ended = stop >= 0 ? "stop string" : g->ended[0] != '\0' ? g->ended : "end of text";
             return GW_OK;
         }
-        if (held >= most || full) { /* nothing comes behind them */
+        if (held >= most || full) { /* nothing follows them */
             g->ended = full ? "context full" : "as long as asked for";
             status = gw_writer_over(g->writer);
         } else {
             status = next_pass(g, most - held);
         }
-        if (status != GW_OK) { /* no text comes behind an error */
+        if (status != GW_OK) { /* no text follows an error */
             g->failed = status;
             (void)gw_writer_over(g->writer);
         }

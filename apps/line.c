@@ -37,7 +37,7 @@ struct app_lines {
     char *history_path; /* NULL: not kept */
     wchar_t prompt[64];
     wchar_t next; /* a character that follows the one handed out; 0: none */
-    char mark[8]; /* bytes behind an escape that were read and not yet handed out */
+    char mark[8]; /* bytes after an escape that were read and not yet handed out */
     size_t marked, mark_at;
 #endif
 };
@@ -188,7 +188,7 @@ static int read_character(EditLine *edit, wchar_t *out) {
         l->next = 0;
         return 1;
     }
-    ask_for_marks(l, l->out, 1); /* behind the prompt, and off before the line's end is echoed */
+    ask_for_marks(l, l->out, 1); /* after the prompt, and off before the line's end is echoed */
     for (;;) {
         char byte;
         ssize_t n = next_byte(l, &byte);

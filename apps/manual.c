@@ -7,7 +7,7 @@
 #include "apps/common.h"
 #include "apps/output.h"
 
-/* The i-th name of a row, 0 behind the last. */
+/* The i-th name of a row, 0 after the last. */
 static size_t name_at(const app_option *row, int i, const char **name) {
     const char *at = row->names;
     for (;; i--) {
@@ -27,7 +27,7 @@ static int is_file(const app_option *row) {
             strncmp(row->value, "MODEL", 5) == 0);
 }
 
-/* Text with every character of `special` behind a backslash. */
+/* Text with every character of `special` after a backslash. */
 static void escaped(const char *text, size_t n, const char *special) {
     for (size_t i = 0; i < n; i++) {
         if (strchr(special, text[i]) != NULL) {

@@ -49,6 +49,11 @@ static int keep_text(app_options *o, const char *text, const char **to) {
 static int resolve(app_options *o, const char **model, int may_pull) {
     hub_name name;
     char path[HUB_PATH];
+    if (*model != NULL && **model == '\0') {
+        app_error("the name of the model is empty: -m takes a .gguf file, a Hugging Face folder or "
+                  "USER/REPO");
+        return APP_USAGE;
+    }
     if (*model == NULL || access(*model, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR)) {
         return APP_OK;
     }

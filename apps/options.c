@@ -86,7 +86,7 @@ static int refuse_range(const app_option *row, const char *shown, const char *te
     return APP_USAGE;
 }
 
-/* The integer at *at; leaves *at behind it. */
+/* The integer at *at; moves *at past it. */
 static int take_int(const app_option *row, const char **at, int32_t *value) {
     const char *s = *at;
     if (!isdigit((unsigned char)s[s[0] == '-' || s[0] == '+'])) {
@@ -440,7 +440,7 @@ static int place_words(app_options *o, const app_command *command) {
     return 0;
 }
 
-/* Is the word behind an option with a mode its value? */
+/* Is the word after an option with a mode its value? */
 static int is_mode(const app_option *row, const char *word) {
     size_t n = strlen(word);
     for (const char *at = row->value;; at++) {
@@ -507,7 +507,7 @@ static int parse_all(app_options *o, const app_command *command, int argc, char 
         }
     }
     o->sampling_given = 0;           /* presets do not count */
-    for (int i = 0; i < argc; i++) { /* help works beside mistakes */
+    for (int i = 0; i < argc; i++) { /* help works in spite of mistakes */
         if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) {
             o->help = i + 1 < argc && strcmp(argv[i + 1], "all") == 0 ? 2 : 1;
             return 0;

@@ -9,6 +9,8 @@
 
 #include "apps/signals.h"
 
+enum { FILE_MOST = 1 << 29 }; /* more than the most pixels take uncompressed */
+
 /* Room for one more. */
 static int grow(app_pictures *p) {
     gw_patches **at = realloc(p->at, (p->n + 1) * sizeof *at);
@@ -25,7 +27,7 @@ int pictures_read(app_pictures *p, const char *path) {
     int code = grow(p);
     char *name = code == APP_OK ? strdup(path) : NULL;
     code = code == APP_OK && name == NULL ? app_fail(GW_E_NOMEM) : code;
-    code = code == APP_OK ? app_read_file(path, &file) : code;
+    code = code == APP_OK ? app_read_bytes(path, "picture", FILE_MOST, &file) : code;
     if (code == APP_OK) {
         gw_status status = gw_image_read(p->images, path, file.at, file.bytes, &p->at[p->n]);
         free(file.at);

@@ -108,7 +108,7 @@ static void print_table(const gw_forecast *f) {
     }
 }
 
-/* What --draft mtp would load beside the model. */
+/* What --draft mtp would load with the model. */
 static void print_predictor(const char *path) {
     gw_inspection *v = NULL;
     if (path != NULL && gw_inspect(path, NULL, 0, 0, signals_cancel(), &v) == GW_OK) {

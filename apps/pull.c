@@ -12,6 +12,7 @@
 #include "apps/common.h"
 #include "apps/hub/pull.h"
 #include "apps/hub/repo.h"
+#include "apps/model_name.h"
 #include "apps/output.h"
 
 static int one_name(const char *text, const app_options *o, hub_name *name) {
@@ -89,6 +90,9 @@ static int print_model(void *user, const char *folder, const char *name) {
     if (S_ISDIR(st.st_mode)) {
         return each(path, print_model, user);
     }
+    if (model_name_is_image_part(name)) {
+        return APP_OK; /* it belongs to the models next to it */
+    }
     if (end != NULL && strcmp(end, ".gguf") == 0) {
         size_t n = quant_of(name, &at);
         out_print("| %s%s%.*s | %s | %s |\n", repo, n > 0 ? ":" : "", (int)n, at,
@@ -130,7 +134,8 @@ static int run_ls(const app_options *o) {
 
 typedef struct removal {
     const hub_name *name;
-    size_t links, left;
+    size_t links, left; /* left: files that stay, but for image parts, which are for others */
+    int alone;          /* nothing stays that image parts are for: they go, too */
     uint64_t bytes;
     char blobs[HUB_PATH];
 } removal;
@@ -150,10 +155,11 @@ static int remove_link(void *user, const char *folder, const char *name) {
         return code;
     }
     size_t n = quant_of(name, &at);
+    int part = model_name_is_image_part(name);
     int asked = quant[0] == '\0' || strcmp(name, quant) == 0 ||
-                (n == strlen(quant) && strncasecmp(at, quant, n) == 0);
+                (part ? r->alone : n == strlen(quant) && strncasecmp(at, quant, n) == 0);
     if (!asked) {
-        r->left++;
+        r->left += !part;
         return APP_OK;
     }
     if (unlink(path) != 0) {
@@ -231,6 +237,10 @@ static int remove_model(const hub_name *name) {
         app_error("%s%s%s is not in the cache ('godwit ls' lists what is)", name->repo,
                   name->quant[0] != '\0' ? ":" : "", name->quant);
         return APP_FAILURE;
+    }
+    if (code == APP_OK && r.left == 0) {
+        r.alone = 1;
+        code = each(part, remove_link, &r);
     }
     if (code == APP_OK && cache_join(part, folder, "blobs") == 0) {
         each(part, remove_blob, &r);

@@ -13,7 +13,7 @@ static void say(void *user, const char *line) {
     app_note("%s", line);
 }
 
-/* Lines of a file behind the rules that were given, in one list; text: what they point into. */
+/* Lines of a file after the rules that were given, in one list; text: what they point into. */
 static int add_rules(const app_options *o, app_texts *rules, app_text *text) {
     size_t lines = 1;
     if (o->tensor_type_file != NULL) {

@@ -84,13 +84,13 @@ static int show_tokens(run_job *job, gw_stream *stream, size_t *all) {
     return APP_OK;
 }
 
-/* The text goes on within the prompt's; but one of a grammar behind no text begins there. */
+/* The text goes on within the prompt's; but one of a grammar without a text begins there. */
 static int show_prompt(run_job *job) {
     gw_stream *stream = NULL;
     size_t all = 0;
     if (job->suffix.at != NULL) {
-        int shown = job->o->no_display_prompt ? APP_OK
-                                              : show(job, job->prefix.at, job->prefix.bytes);
+        int shown =
+            job->o->no_display_prompt ? APP_OK : show(job, job->prefix.at, job->prefix.bytes);
         int begun = generator_begin(&job->g, job->g.grammar, job->g.grammar == NULL);
         return shown == APP_OK ? begun : shown;
     }
@@ -135,6 +135,9 @@ static int take_filling(run_job *job, app_text *text) {
     return APP_OK;
 }
 
+/* An empty one is none, as in requests to the server. */
+static int has_suffix(const app_options *o) { return o->suffix != NULL && o->suffix[0] != '\0'; }
+
 static int take_prompt(run_job *job) {
     const app_options *o = job->o;
     static const char story[] = "Once upon a time";
@@ -148,7 +151,7 @@ static int take_prompt(run_job *job) {
         free(text.at);
         code = app_read_prompt(o, story, 1, &text);
     }
-    if (code == APP_OK && o->suffix != NULL) {
+    if (code == APP_OK && has_suffix(o)) {
         code = take_filling(job, &text);
     } else if (code == APP_OK && o->image_files.n > 0) {
         code =
@@ -169,7 +172,7 @@ static int take_prompt(run_job *job) {
     return code;
 }
 
-/* Of a model that reads a source text the prompt is that, and the text begins behind what the model
+/* Of a model that reads a source text the prompt is that, and the text begins after what the model
  * puts there. */
 static int take_source(run_job *job) {
     const app_options *o = job->o;
@@ -489,7 +492,7 @@ static int run_run(const app_options *o) {
         app_error("--image: not together with %s", beams ? "--beams" : "--prompt-cache");
         code = APP_USAGE;
     }
-    if (code == APP_OK && o->suffix != NULL && (beams || need.images)) {
+    if (code == APP_OK && has_suffix(o) && (beams || need.images)) {
         app_error("--suffix: not together with %s", beams ? "--beams" : "--image");
         code = APP_USAGE;
     }

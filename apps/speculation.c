@@ -66,8 +66,7 @@ static int open_draft_model(const drafter_parts *parts, const char *path, gw_mod
     int32_t threads = o->threads > 0          ? o->threads
                       : o->thread_list.n == 1 ? o->thread_list.at[0]
                                               : 0;
-    const app_need need = {
-        .n_ctx = parts->n_ctx, .batch = 0, .is_draft = 1, .predictor = predicts};
+    const app_need need = {.n_ctx = parts->n_ctx, .batch = 0, .is_draft = 1, .predictor = predicts};
     return app_open_model(&mine, path, threads, &need, model);
 }
 
@@ -81,7 +80,7 @@ static int read_corpus(drafter_parts *parts) {
     return code;
 }
 
-/* ---- auto: a model beside the target -----------------------------------------------------------
+/* ---- auto: a model next to the target -----------------------------------------------------------
  */
 
 enum { SMALLER = 6, CANDIDATES = 8 };
@@ -178,9 +177,7 @@ static int open_auto(const drafter_parts *parts, const char *path, app_draft *ou
 /* ---- the whole ---------------------------------------------------------------------------------
  */
 
-static int is_mtp(const app_options *o) {
-    return o->draft != NULL && strcmp(o->draft, "mtp") == 0;
-}
+static int is_mtp(const app_options *o) { return o->draft != NULL && strcmp(o->draft, "mtp") == 0; }
 
 /* What --draft names, or the target's own path. */
 static const char *draft_path(const drafter_parts *parts) {

@@ -24,8 +24,8 @@ typedef struct gw_eyes {
 
 /* 0: it has no eyes, or they are shut. */
 int gw_model_eyes(const gw_model *model, gw_eyes *out);
-/* One more holder of the sight, until gw_sight_free. GW_E_ARGUMENT: the patches are not those of
- * this tower; GW_E_LIMIT: too many. */
+/* One more holder of the sight, until gw_sight_free. GW_E_METADATA: the processor makes others
+ * than the tower reads; GW_E_LIMIT: too many. */
 gw_status gw_model_see(gw_model *model, const gw_patches *patches, gw_sight **out);
 /* The same in parts of the tower of up to four layers: between two of them, and before the first,
  * nothing of it is at work and `between` is called on this thread, which may compute something else

@@ -54,7 +54,7 @@ EXCEPTIONS = {  # (file, what it includes): why
     **{(f"apps/{name}.c", "core/base/save.h"): SAVE for name in ("output", "signals", "line")},
     **{(f"apps/{name}.c", "core/base/utf8.h"): CHARACTERS
        for name in ("bench_print", "conversation_file", "tokenize", "judge/tasks", "serve/fault", "serve/job_answer")},
-    ("apps/serve/ask.c", "core/base/json.h"): "integers beyond 64 bits are read in one way",
+    ("apps/serve/wide.c", "core/base/json.h"): "integers beyond 64 bits are read in one way",
     **{(f"apps/{name}.c", "core/base/text.h"): "sizes are written for people in one way"
        for name in ("common", )},
     ("apps/roof.c", "core/base/cache.h"): "one cache folder, with one set of rules",

@@ -99,6 +99,8 @@ def test_no_suffix_is_a_plain_prompt(server):
     for suffix in ("", None):
         again = server.post("/v1/completions", {"prompt": PREFIX, "suffix": suffix, "max_tokens": 8, "temperature": 0})
         assert again["choices"] == plain["choices"]
+    say = ("run", "-m", SMALL, "-p", PREFIX, "-n", 4, "--temp", 0, "-q", "--no-stats")  # no model that fills in
+    assert run(*say, "--suffix", "").stdout == run(*say).stdout
 
 
 def test_other_files_and_a_beginning(server):

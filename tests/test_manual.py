@@ -1,5 +1,6 @@
 # tests/test_manual.py - what the program writes about itself when it is built: the man page and the
 # completions of three shells; and `godwit doctor` as a whole.
+import platform
 import re
 import shutil
 import subprocess
@@ -7,7 +8,7 @@ import time
 
 import pytest
 
-from program import BIN, EMULATOR, run
+from program import BIN, DATA, EMULATOR, run
 
 TABLE = re.compile(r"^  (-[^ ].*?)(?:  |$)", re.M)
 
@@ -114,6 +115,10 @@ def test_doctor():
                   "no vector instructions", "see the problems above"):
         assert words in odd.stdout, odd.stdout
     assert run("doctor", env={"GODWIT_CPU": "mmx"}, check=False).returncode != 0
+    for level in ("mmx", "neon" if platform.machine() == "x86_64" else "avx2"):  # those that are named are those of this machine
+        done = run("logits", "-m", DATA / "tales-2m-q4_0.gguf", "-p", "a", env={"GODWIT_CPU": level}, check=False)
+        levels = done.stderr.split("which has ")[1]
+        assert done.returncode != 0 and "scalar" in levels and level not in levels, done.stderr
 
 
 def test_doctor_ends_when_told():

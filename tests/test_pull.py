@@ -89,6 +89,14 @@ def test_which_quantization(hub, tmp_path):
     assert done.stdout.endswith("m-Q4_K_M-00001-of-00002.gguf\n") and "of 6 Q4_K_M, as usual" in done.stderr
     got = {name for name, _, _ in h.asked}
     assert got == {"m-Q4_K_M-00001-of-00002.gguf", "m-Q4_K_M-00002-of-00002.gguf", "mmproj-F16.gguf"}
+    env = where(h, tmp_path)
+    pull(h, tmp_path, "user/repo:F16")
+    listed = run("ls", env=env).stdout
+    assert "user/repo:F16 |" in listed and "user/repo:Q4_K_M |" in listed and not re.search(r"^\| .*mmproj", listed, re.M)
+    run("rm", "user/repo:F16", env=env)  # the image part stays with the other
+    assert len(blobs(tmp_path)) == 3 and "Q4_K_M" in run("ls", env=env).stdout
+    run("rm", "user/repo:Q4_K_M", env=env)
+    assert not (tmp_path / "hub/models--user--repo").exists()
     done = pull(h, tmp_path, "user/repo:Q5_K_M", check=False)
     assert done.returncode == 1 and "Q5_K_M" in done.stderr and "Q8_0" in done.stderr
 

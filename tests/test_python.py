@@ -164,14 +164,15 @@ import base64
 parts = lambda p: [{'role': 'user', 'content': [p, {'type': 'text', 'text': 'w5 w6 w7'}]}]
 url = {'type': 'image_url', 'image_url': {'url': 'data:image/png;base64,' + base64.b64encode(raw).decode()}}
 print(m.chat(parts({'type': 'image', 'image': sys.argv[2]}), **how).text == m.chat(parts(url), **how).text)
-for bad in (b'none', 'https://example.org/a.png'):
+print(m.generate('w5 w6 w7', images=sys.argv[2], **how) == say(raw))
+for bad in (b'none', 'https://example.org/a.png', 'data:image/png;base64,%%', 'data:image/png'):
     try: m.chat(parts({'type': 'image', 'image': bad}), **how); print('no error')
     except godwit.GodwitError as e: print(e.status)
 try: godwit.Model(sys.argv[1]).generate('w5', images=[raw])
 except godwit.GodwitError as e: print(e.status)
 sys.stdout.write(say(raw))""", eyes, DATA / "pictures/rgb.png", DATA / "pictures/grey.png")
-    *lines, told = got.split("\n", 5)
-    assert lines == ["True True", "True", "magic", "argument", "argument"], got
+    *lines, told = got.split("\n", 8)
+    assert lines == ["True True", "True", "True", "magic", "argument", "argument", "argument", "argument"], got
     want = run("run", "-m", eyes, "--image", DATA / "pictures/rgb.png", "-p", "w5 w6 w7", "-n", 12, "--temp", 0,
                "--no-display-prompt", "--no-stats", "-q").stdout
     assert told.strip() == want.strip()
@@ -186,6 +187,11 @@ except godwit.GodwitError as e:
     print(e.status, '/nowhere.gguf' in str(e))
 m = godwit.Model(sys.argv[1])
 s = m.stream('The sea'); next(s); s.close()
+for bad in (lambda: godwit.Model(sys.argv[1], n_ctx=-1), lambda: m.generate('x', max_tokens=-2), lambda: m.session(-5), lambda: m.batch(n_ctx=-5)):
+    try: bad(); print('no error')
+    except ValueError as e: print('-' in str(e))
+try: godwit.Model(sys.argv[1], images=True)
+except godwit.GodwitError as e: print('mmproj=PATH' in str(e) and '--' not in str(e))
 for bad in (lambda: m.logits([10**6]), lambda: m.generate('x', json_schema='{'), lambda: m.chat([])):
     try:
         bad(); print('no error')
@@ -196,7 +202,7 @@ try:
     m.generate('x')
 except Exception as e:
     print(type(e).__name__)""", SMALL)
-    assert got.splitlines()[:4] == ["io True", "True", "True", "True"] and len(got.splitlines()) == 5
+    assert got.splitlines()[:-1] == ["io True", *["True"] * 8] and len(got.splitlines()) == 10
 
 
 def test_examples(package):

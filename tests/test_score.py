@@ -65,6 +65,10 @@ def test_server():
         rows = s.post("/v1/rerank", {"query": query, "documents": documents})["results"]
         got = {row["index"]: row["relevance_score"] for row in rows}
         assert [got[0], got[1]] == pytest.approx(FORMS["flat"]["scores"][:2], abs=2e-5)
+        long = "word " * 20000
+        for body, param in (({"query": query, "documents": ["a", long]}, "documents"), ({"query": long, "documents": ["a"]}, "query"),
+                            ({"query": query, "texts": [long]}, "texts"), ({"query": query, "documents": [3]}, "documents")):
+            assert s.post("/v1/rerank", body, expect=400)["error"]["param"] == param
         assert "LogitScore" in s.post("/v1/embeddings", {"input": "a"}, expect=400)["error"]["message"]
 
 

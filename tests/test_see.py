@@ -46,6 +46,9 @@ def test_what_is_wrong(folder, tmp_path):
         assert done.returncode == 1 and words in done.stderr and done.stderr.count("\n") == 1
     done = text(DATA / "tales-2m-q4_0.gguf", PICTURES / "rgb.png", check=False)
     assert done.returncode == 1 and not done.stdout
+    for picture, words in (("", "empty"), ("/dev/zero", "the picture has more than 512 MiB")):
+        done = text(folder, picture, check=False)
+        assert done.returncode == 1 and words in done.stderr and done.stderr.count("\n") == 1, done.stderr
     done = text(folder, PICTURES / "rgb.png", check=False, more=("--prompt-cache", tmp_path / "cache"))
     assert done.returncode == 2 and "--prompt-cache" in done.stderr
 
@@ -98,6 +101,17 @@ def test_interrupted(tmp_path):
     assert "w" not in out
 
 
+@pytest.mark.parametrize("name,value,words", [("patch_size", 8, "patches of 384 values.* reads 96"),
+                                              ("merge_size", 1, "joins 2 x 2")])
+def test_settings_of_another_model(tmp_path, name, value, words):
+    path = seeing_model(tmp_path / "other")
+    settings = json.loads((path / "preprocessor_config.json").read_text())
+    (path / "preprocessor_config.json").write_text(json.dumps({**settings, name: value}))
+    done = text(path, PICTURES / "rgb.png", check=False)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert re.search(rf"other/preprocessor_config.json: .*makes .*tower of .*other.*{words}", done.stderr), done.stderr
+
+
 def test_bench(folder):
     """Pictures of 64 x 48 pixels are 12 x 16 patches of 4, and four of those a row; the operations are those of its
     linear layers."""
@@ -115,9 +129,9 @@ def test_bench(folder):
     assert done.returncode == 1 and "mmproj" in done.stderr
 
 
-def talk(folder, lines, *more, check=True):
+def talk(folder, lines, *more, check=True, env=()):
     return run("chat", "-m", folder, "-n", "12", "--temp", "0", "--no-stats", "--ignore-eos", "-c", "512", *more,
-               check=check, input="".join(f"{line}\n" for line in lines))
+               check=check, env=dict(env), input="".join(f"{line}\n" for line in lines))
 
 
 def test_chat(folder, tmp_path):
@@ -127,6 +141,10 @@ def test_chat(folder, tmp_path):
     seen = text(folder, one, other).stdout.lstrip()
     assert talk(folder, [f"/image {one}", f"/image {other}", "w5 w6 w7"]).stdout == seen
     assert talk(folder, ["w5 w6 w7"], "--image", one, "--image", other).stdout == seen
+    shutil.copy(one, tmp_path / "a b.png")
+    spelled = str(tmp_path / "a b.png")
+    for typed in (f'"{spelled}"', f"'{spelled}'  ", spelled.replace(" ", "\\ "), "file://" + spelled.replace(" ", "%20"), "~/a b.png "):
+        assert talk(folder, [f"/image {typed}", f"/image {other}", "w5 w6 w7"], env={"HOME": str(tmp_path)}).stdout == seen, typed
     turns = [f"/image {one}", "w5 w6 w7", f"/image {other}", "w8 w9", "w10"]
     whole = talk(folder, turns).stdout
     assert whole != talk(folder, [turns[0], turns[1], f"/image {PICTURES / 'rgb.jpg'}", *turns[3:]]).stdout

@@ -355,6 +355,10 @@ WRONG = [  # path, body, words of the error
     ("/v1/chat/completions", dict(MESSAGES, response_format={"type": "json_schema", "json_schema": {
         "schema": {"type": "nonsense"}}}), "response_format"),
     ("/v1/responses", {"input": 3}, "input"),
+    ("/v1/responses", {"input": []}, "input: a list"),
+    ("/v1/responses", {"instructions": "a", "input": [{"type": "function_call", "name": "f", "call_id": "1"}, {"role": "user", "content": 3}]},
+     "input[1].content"),
+    ("/v1/responses", {"input": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "input[0].content[0]"),
     ("/v1/responses", {"input": "a", "previous_response_id": "resp_1"}, "previous_response_id"),
     ("/v1/messages", MESSAGES, "max_tokens"),
     ("/v1/messages", {"max_tokens": 5}, "messages"),
@@ -373,6 +377,8 @@ def test_errors_name_the_field(server, path, body, words):
     error = answer["error"]
     text = error if isinstance(error, str) else error["message"]
     assert words in text and "\n" not in text
+    if path == "/v1/responses":
+        assert error["param"] == ("previous_response_id" if "previous_response_id" in body else "input")
     if path == "/v1/messages":
         assert answer["type"] == "error" and error["type"] == "invalid_request_error"
 

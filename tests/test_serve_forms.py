@@ -38,12 +38,12 @@ def tools_server(tmp_path_factory):
         yield s
 
 
-def prompt_of(tmp_path, template, messages):
+def prompt_of(tmp_path, template, messages, **more):
     """What a template is given of a conversation; (status, text)."""
     path = tmp_path / "template.jinja"
     path.write_text(template)
     with serving("-c", 512, "--chat-template", path) as s:
-        status, _, text = s.ask("POST", "/apply-template", {"messages": messages})
+        status, _, text = s.ask("POST", "/apply-template", {"messages": messages, **more})
         return status, json.loads(text).get("prompt", text)
 
 
@@ -328,6 +328,28 @@ def test_integers_beyond_64_bits(tools_server):
         error = tools_server.post("/v1/chat/completions", {"messages": SAY, name: 2**64}, expect=400)["error"]
         assert error["param"] == name
     assert tools_server.post("/v1/chat/completions", {"messages": SAY, "max_tokens": 1, "metadata": {"id": 10**30}})
+
+
+def test_integers_beyond_64_bits_are_shown_as_written(tmp_path, tools_server):
+    """In arguments of calls, as values and as texts, in variables, and in what only describes a schema."""
+    wide = [2**64, -2**63 - 1, 10**30, 2**63 - 1, 1.5]
+    calls = [{"id": f"call{i}", "type": "function", "function": {"name": "f", "arguments": arguments}}
+             for i, arguments in enumerate(({"n": wide}, json.dumps({"n": wide})))]
+    talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": None, "tool_calls": calls}]
+    shown = json.dumps({"n": wide})
+    status, text = prompt_of(tmp_path, "{%- for m in messages %}{%- for c in m.tool_calls or [] %}"
+                             "{{ c.function.arguments | tojson }}|{%- endfor %}{%- endfor %}{{ k }}{{ tools[0] | tojson if tools }}", talk,
+                             chat_template_kwargs={"k": 2**70}, tools=[function("f", {"type": "object", "properties": {
+                                 "n": {"type": "integer", "default": 2**80}}})])
+    assert status == 200 and text.startswith(f"{shown}|{shown}|{2**70}") and f'"default": {2**80}' in text, text
+    by_messages = {"max_tokens": 1, "messages": [talk[0], {"role": "assistant", "content": [
+        {"type": "tool_use", "id": "call0", "name": "f", "input": {"n": 2**64}}]}]}
+    assert tools_server.post("/v1/messages/count_tokens", by_messages)["input_tokens"] > 0
+    for odd in ('{"n": 000000000000000000000001}', '{99999999999999999999: 1}'):  # no JSON: stays a text
+        calls[1]["function"]["arguments"] = odd
+        status, text = prompt_of(tmp_path, "{%- for m in messages %}{%- for c in m.tool_calls or [] %}"
+                                 "{{ c.function.arguments }}|{%- endfor %}{%- endfor %}", talk)
+        assert status == 200 and text.endswith(odd + "|"), text
 
 
 def test_what_is_near_an_integer_beyond_64_bits(tools_server):

@@ -79,7 +79,7 @@ static const json_t *list_member(reader *r, const json_t *object, const char *na
     return list;
 }
 
-/* A blank and each text of the list, all behind one context. */
+/* A blank and each text of the list, all after one context. */
 static int add_endings(reader *r, text_span context, const json_t *list) {
     for (size_t i = 0; i < json_array_size(list); i++) {
         size_t from = r->set->pool.used;

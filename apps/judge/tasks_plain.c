@@ -115,7 +115,7 @@ static int read_six_lines(judge_set *set, cursor c, size_t limit) {
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 /* The fields of the next record (RFC 4180: quotes around, doubled within, line ends too), each put
- * into the pool with a NUL behind. How many there are, at most FIELDS + 1; 0: the end; -1: a quote
+ * into the pool, each with a NUL. How many there are, at most FIELDS + 1; 0: the end; -1: a quote
  * that is not closed. */
 static int next_record(cursor *c, text_pool *pool, size_t fields[FIELDS]) {
     int n = 0, open = 1;

@@ -9,8 +9,6 @@
 #include "apps/sampling.h"
 #include "apps/serve/lora.h"
 #include "apps/serve/text.h"
-#include "apps/serve/wide.h"
-#include "core/base/json.h"
 
 /* ---- parsing --------------------------------------------------------------------------------- */
 
@@ -44,37 +42,45 @@ uint64_t ask_parse_cost(const char *text, size_t bytes) {
     return cost;
 }
 
-json_t *ask_parse_within(const char *text, size_t bytes) {
+json_t *ask_parse_within(const char *text, size_t bytes, wide_mark *mark) {
     enum { ALWAYS = 4096 };
-    uint64_t most = (uint64_t)ASK_COST * bytes + ALWAYS;
-    return ask_parse_cost(text, bytes) <= most ? json_loadb(text, bytes, JSON_ALLOW_NUL, NULL)
-                                               : NULL;
+    json_error_t error;
+    if (ask_parse_cost(text, bytes) > (uint64_t)ASK_COST * bytes + ALWAYS) {
+        return NULL;
+    }
+    json_t *value = json_loadb(text, bytes, JSON_ALLOW_NUL, &error);
+    if (value == NULL && mark != NULL && json_error_code(&error) == json_error_numeric_overflow) {
+        json_t *real = wide_parse_real(text, bytes, &error);
+        value = real != NULL ? wide_parse_marked(text, bytes, mark) : NULL;
+        json_decref(real);
+    }
+    return value;
 }
 
 enum { PARSE_FLAGS = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL };
 
-static json_t *parse_widened(const char *text, size_t bytes, const char *end, json_error_t *error) {
-    size_t n;
-    char *wide = gw_json_widen(text, bytes, end, &n);
-    json_t *root = wide != NULL ? json_loadb(wide, n, PARSE_FLAGS, error) : NULL;
-    free(wide);
+/* Generators write the bounds of unsigned integers, and JavaScript rounds those of signed ones up:
+ * what 64 bits do not hold is a real number, as everywhere in JavaScript. A field that needs an
+ * integer refuses it; schemas, and what a model is shown, have wide.h. */
+static json_t *parse_wide(const char *text, size_t bytes, wide_mark *mark, json_error_t *error,
+                          fault *f) {
+    json_t *root = wide_parse_real(text, bytes, error);
+    json_t *marked = root != NULL ? wide_parse_marked(text, bytes, mark) : NULL;
+    if (root != NULL && marked == NULL) {
+        fault_set(f, 503, NULL, "out of memory");
+    } else if (root != NULL && wide_tame(root, marked, f) == 0) {
+        wide_show(root, marked);
+    }
+    json_decref(marked);
     return root;
 }
 
-/* Generators write the bounds of unsigned integers, and JavaScript rounds those of signed ones up:
- * what 64 bits do not hold is a real number, as everywhere in JavaScript. A field that needs an
- * integer refuses it, schemas have wide.h. */
-json_t *ask_parse(const char *text, size_t bytes, fault *f) {
+json_t *ask_parse(const char *text, size_t bytes, wide_mark *mark, fault *f) {
     json_error_t error;
     json_t *root = json_loadb(text, bytes, PARSE_FLAGS, &error);
     if (root == NULL && json_error_code(&error) == json_error_numeric_overflow) {
-        root = parse_widened(text, bytes, ".0", &error);
-        json_t *marks = root != NULL ? parse_widened(text, bytes, "e-999", &error) : NULL;
-        int code = root == NULL    ? 0
-                   : marks == NULL ? fault_set(f, 503, NULL, "out of memory")
-                                   : wide_tame(root, marks, f);
-        json_decref(marks);
-        if (code != 0) {
+        root = parse_wide(text, bytes, mark, &error, f);
+        if (f->status != 0) {
             json_decref(root);
             return NULL;
         }
@@ -482,7 +488,7 @@ static int take_any_object(ask *a, const json_t *value, const char *field, fault
 static int take_schema_or_text(ask *a, const json_t *value, const char *field, fault *f) {
     json_t *parsed = NULL;
     if (json_is_string(value)) {
-        parsed = ask_parse_within(json_string_value(value), json_string_length(value));
+        parsed = ask_parse_within(json_string_value(value), json_string_length(value), NULL);
         value = parsed;
     }
     int code = ask_take_schema(a, value, field, f);

@@ -9,6 +9,7 @@
 
 #include "apps/options.h"
 #include "apps/serve/picture.h"
+#include "apps/serve/wide.h"
 #include "include/godwit_answer.h"
 #include "include/godwit_lora.h"
 
@@ -57,6 +58,7 @@ typedef struct ask {
     const char *grammar_field; /* that said so */
     /* Chat: the members that the template is given, and the tools. */
     json_t *chat;
+    wide_mark wide;
     picture_list pictures;
     json_t *tools;    /* NULL: none */
     json_t *callable; /* those of them that may be called; NULL: all */
@@ -83,14 +85,15 @@ typedef struct ask {
     json_t *root;   /* the request: what the texts above point into */
 } ask;
 
-/* The JSON object of a body; NULL and *f. An integer beyond 64 bits is a real number. */
-json_t *ask_parse(const char *text, size_t bytes, fault *f);
+/* The JSON object of a body; NULL and *f. An integer beyond 64 bits is a real number, or marked. */
+json_t *ask_parse(const char *text, size_t bytes, wide_mark *mark, fault *f);
 /* About how much memory its values take, at least; in one pass over the bytes, before they are
  * parsed. */
 uint64_t ask_parse_cost(const char *text, size_t bytes);
 /* A JSON value inside of a text of the request, where that takes no more than ASK_COST times its
- * bytes; NULL: it is none, or takes more. */
-json_t *ask_parse_within(const char *text, size_t bytes);
+ * bytes; NULL: it is none, or takes more, or has an integer beyond 64 bits that nothing can mark.
+ */
+json_t *ask_parse_within(const char *text, size_t bytes, wide_mark *mark);
 
 /* Lets go of the request but for what the texts of the ask point into, and the members named in
  * `more` (NULL: none; ends with NULL). */

@@ -13,13 +13,13 @@ static int no_memory(fault *f) { return fault_set(f, 503, NULL, "out of memory")
 /* ---- messages -------------------------------------------------------------------------------- */
 
 /* Arguments as an object, which is what templates show; as a text where they are none. */
-static json_t *read_call(const json_t *call) {
+static json_t *read_call(ask *a, const json_t *call) {
     json_t *copy = json_copy((json_t *)(uintptr_t)call);
     const json_t *given = json_object_get(copy, "function");
     const json_t *text = json_object_get(given, "arguments");
-    json_t *parsed = json_is_string(text)
-                         ? ask_parse_within(json_string_value(text), json_string_length(text))
-                         : NULL;
+    json_t *parsed = json_is_string(text) ? ask_parse_within(json_string_value(text),
+                                                             json_string_length(text), &a->wide)
+                                          : NULL;
     if (parsed != NULL) {
         json_t *function = json_copy((json_t *)(uintptr_t)given);
         json_object_set_new(function, "arguments", parsed);
@@ -28,11 +28,11 @@ static json_t *read_call(const json_t *call) {
     return copy;
 }
 
-static void copy_calls(json_t *out, const json_t *calls) {
+static void copy_calls(ask *a, json_t *out, const json_t *calls) {
     json_t *list = json_array();
     size_t i;
     const json_t *call;
-    json_array_foreach(calls, i, call) { json_array_append_new(list, read_call(call)); }
+    json_array_foreach(calls, i, call) { json_array_append_new(list, read_call(a, call)); }
     json_object_set_new(out, "tool_calls", list);
 }
 
@@ -71,7 +71,7 @@ static json_t *read_message(ask *a, const json_t *message, size_t number, fault 
         json_object_set_new(out, "role", json_string("tool"));
     }
     if (json_array_size(calls) > 0) {
-        copy_calls(out, calls);
+        copy_calls(a, out, calls);
     } else {
         json_object_del(out, "tool_calls");
     }
@@ -165,13 +165,13 @@ int chat_text_read(ask *a, const json_t *body, json_t *messages, fault *f) {
 
 /* What a template that knows nothing of tools is given instead: the tools as part of the system
  * message, calls and results as plain texts. */
-static json_t *text_with_calls(const json_t *message, const json_t *calls) {
+static json_t *text_with_calls(const json_t *message, const json_t *calls, const wide_mark *wide) {
     const json_t *said = json_object_get(message, "content"), *call;
     text_buffer text = {0};
     size_t k;
     text_add(&text, json_string_value(said), json_string_length(said));
     json_array_foreach(calls, k, call) {
-        char *one = json_dumps(json_object_get(call, "function"), JSON_COMPACT);
+        char *one = wide_dump(json_object_get(call, "function"), wide);
         text_add(&text, "\n", text.n > 0);
         text_add(&text, one != NULL ? one : "", one != NULL ? strlen(one) : 0);
         free(one);
@@ -196,7 +196,7 @@ static json_t *text_of_result(const json_t *message) {
     return all;
 }
 
-static json_t *without_calls(const json_t *messages) {
+static json_t *without_calls(const json_t *messages, const wide_mark *wide) {
     json_t *out = json_array();
     size_t i;
     const json_t *message;
@@ -205,7 +205,7 @@ static json_t *without_calls(const json_t *messages) {
         const char *role = json_string_value(json_object_get(copy, "role"));
         const json_t *calls = json_object_get(copy, "tool_calls");
         if (json_array_size(calls) > 0) {
-            json_object_set_new(copy, "content", text_with_calls(message, calls));
+            json_object_set_new(copy, "content", text_with_calls(message, calls, wide));
         }
         json_object_del(copy, "tool_calls");
         if (role != NULL && strcmp(role, "tool") == 0) {
@@ -217,11 +217,11 @@ static json_t *without_calls(const json_t *messages) {
     return out;
 }
 
-static void tell_of_tools(json_t *messages, const json_t *tools) {
+static void tell_of_tools(json_t *messages, const json_t *tools, const wide_mark *wide) {
     static const char how[] = "\nA call is written as a JSON object alone: {\"name\": NAME, "
                               "\"arguments\": {...}}";
     static const char which[] = "These functions can be called: ";
-    char *list = json_dumps(tools, JSON_COMPACT);
+    char *list = wide_dump(tools, wide);
     json_t *first = json_array_get(messages, 0);
     const char *role = json_string_value(json_object_get(first, "role"));
     int system = role != NULL && strcmp(role, "system") == 0;
@@ -292,10 +292,10 @@ static gw_status write_pictures(const model *m, picture_list *pictures, const ch
     return status;
 }
 
-static gw_status write_request(const model *m, picture_list *pictures, const json_t *request,
-                               gw_chat_text *out) {
+static gw_status write_request(const model *m, ask *a, const json_t *request, gw_chat_text *out) {
+    picture_list *pictures = &a->pictures;
     json_t *parts = pictures->n > 0 ? with_parts(pictures, request) : NULL;
-    char *text = json_dumps(parts != NULL ? parts : request, JSON_COMPACT);
+    char *text = wide_dump(parts != NULL ? parts : request, &a->wide);
     gw_status status = text == NULL            ? GW_E_NOMEM
                        : pictures->n_order > 0 ? write_pictures(m, pictures, text, out)
                                                : gw_chat_write(m->chat, text, strlen(text), out);
@@ -305,9 +305,9 @@ static gw_status write_request(const model *m, picture_list *pictures, const jso
 }
 
 /* What a template drops without a word is as good as refused. */
-static gw_status try_request(const model *m, picture_list *pictures, const json_t *request,
-                             const json_t *said, gw_chat_text *out) {
-    gw_status status = write_request(m, pictures, request, out);
+static gw_status try_request(const model *m, ask *a, const json_t *request, const json_t *said,
+                             gw_chat_text *out) {
+    gw_status status = write_request(m, a, request, out);
     if (status == GW_OK && !chat_fit_shows(said, out->text, out->bytes)) {
         gw_chat_text_free(out);
         status = GW_E_UNSUPPORTED;
@@ -323,8 +323,7 @@ static int shows_one_call(const model *m) {
 
 /* As it is, then in the ways of chat_fit.h until the template takes one. The first fault is the one
  * that says what is wrong. */
-static int write_fitted(const model *m, picture_list *pictures, json_t *request, gw_chat_text *out,
-                        fault *f) {
+static int write_fitted(const model *m, ask *a, json_t *request, gw_chat_text *out, fault *f) {
     json_t *said = json_incref(json_object_get(request, "messages"));
     json_t *single = shows_one_call(m) ? chat_fit(said, FIT_SINGLE_CALLS) : NULL;
     if (single != NULL) {
@@ -332,7 +331,7 @@ static int write_fitted(const model *m, picture_list *pictures, json_t *request,
         json_object_set(request, "messages", single);
         said = single;
     }
-    gw_status status = try_request(m, pictures, request, said, out);
+    gw_status status = try_request(m, a, request, said, out);
     if (status == GW_E_UNSUPPORTED) {
         fault_set(f, 400, "messages",
                   "messages: this model's template shows a system message at the start only");
@@ -345,7 +344,7 @@ static int write_fitted(const model *m, picture_list *pictures, json_t *request,
         json_t *other = chat_fit(said, chat_fits[i]);
         if (other != NULL) {
             json_object_set_new(request, "messages", other);
-            status = try_request(m, pictures, request, said, out);
+            status = try_request(m, a, request, said, out);
         }
     }
     json_decref(said);
@@ -396,20 +395,20 @@ int chat_text_write(const model *m, ask *a, gw_chat_text *out, fault *f) {
     if (shown && knows(m, "tools")) {
         json_object_set(request, "tools", a->tools);
     } else if (shown || (has_calls(messages) && !knows(m, "tool"))) {
-        json_t *plain = without_calls(messages);
+        json_t *plain = without_calls(messages, &a->wide);
         if (shown) {
-            tell_of_tools(plain, a->tools);
+            tell_of_tools(plain, a->tools, &a->wide);
         }
         json_object_set_new(request, "messages", plain);
     }
     json_t *said = json_incref(json_object_get(request, "messages"));
-    int code = write_fitted(m, &a->pictures, request, out, f);
+    int code = write_fitted(m, a, request, out, f);
     json_t *moved = code != 0 ? without_results(&a->pictures, said) : NULL;
     json_decref(said);
     if (moved != NULL) {
         fault other = {0};
         json_object_set_new(request, "messages", moved);
-        code = write_fitted(m, &a->pictures, request, out, &other);
+        code = write_fitted(m, a, request, out, &other);
         *f = code == 0 ? other : *f;
     }
     json_decref(request);

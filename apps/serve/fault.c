@@ -49,9 +49,21 @@ int fault_of_status(fault *f, gw_status status, const char *param) {
                      param != NULL ? ": " : "", gw_error_text());
 }
 
+/* A conversation is "input" in the responses API. */
+static const char chat_field[] = "messages", responses_field[] = "input";
+
+const char *fault_param(const fault *f, conn_form form) {
+    return form == FORM_RESPONSES && strcmp(f->param, chat_field) == 0 ? responses_field : f->param;
+}
+
 const char *fault_text(const fault *f, conn_form form, char out[512]) {
     long long got = (long long)f->got, limit = (long long)f->limit;
+    size_t n = strlen(chat_field);
     if (f->limit <= 0) {
+        if (form == FORM_RESPONSES && strncmp(f->text, chat_field, n) == 0 && f->text[n] == ':') {
+            snprintf(out, 512, "%s%s", responses_field, f->text + n);
+            return out;
+        }
         return f->text;
     }
     switch (form) {

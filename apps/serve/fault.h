@@ -33,6 +33,8 @@ int fault_of_status(fault *f, gw_status status, const char *param);
 /* Its line in the words by which clients of this API know it: they shorten their conversation when
  * a prompt does not fit, and look for no code. */
 const char *fault_text(const fault *f, conn_form form, char out[512]);
+/* The field that it is about, in this API's name. */
+const char *fault_param(const fault *f, conn_form form);
 /* The word for the class of error, in the manner of OpenAI's API or that of the Messages API. */
 const char *fault_type(int status, int messages);
 

@@ -302,8 +302,9 @@ static void give_back(uint64_t bytes) {
 
 static void read_body(void *arg) {
     job *j = arg;
-    json_t *root =
-        !job_is_gone(j) && hold_request(j) == 0 ? ask_parse(j->body, j->n_body, &j->f) : NULL;
+    json_t *root = !job_is_gone(j) && hold_request(j) == 0
+                       ? ask_parse(j->body, j->n_body, &j->ask.wide, &j->f)
+                       : NULL;
     if (root != NULL) {
         free(j->body);
         j->body = NULL;

@@ -356,12 +356,22 @@ static void end_choice(choice *c, const event_copy *copy) {
 }
 
 /* One choice failed, and with it the answer. */
+/* The request is at fault, not the model's numbers: the status is the same. */
+static int no_token_left(const char *error) {
+    static const char *const asked[] = {"grammar: ", "banned strings: "};
+    return strncmp(error, asked[0], strlen(asked[0])) == 0 ||
+           strncmp(error, asked[1], strlen(asked[1])) == 0;
+}
+
 static void take_error(job *j, const gw_event *e) {
     fault f;
     if (e->finish == GW_FINISH_CANCELLED) {
         fault_set(&f, 503, NULL, "the server is ending");
     } else {
-        fault_set(&f, 500, NULL, "%s", e->error[0] != '\0' ? e->error : "the engine failed");
+        int asked = e->status == GW_E_NUMERIC && no_token_left(e->error);
+        fault_set(&f, asked ? 400 : 500,
+                  asked && j->ask.grammar != NULL ? j->ask.grammar_field : NULL, "%s",
+                  e->error[0] != '\0' ? e->error : "the engine failed");
     }
     job_fail(j, &f);
 }

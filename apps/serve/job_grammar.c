@@ -33,7 +33,7 @@ static void make_key(const job *j, choice *c, const char *tools) {
 size_t job_find_grammars(job *j) {
     const ask *a = &j->ask;
     const json_t *callable = a->callable != NULL ? a->callable : a->tools;
-    char *tools = json_array_size(callable) > 0 ? json_dumps(callable, JSON_COMPACT) : NULL;
+    char *tools = json_array_size(callable) > 0 ? wide_dump(callable, &a->wide) : NULL;
     size_t missing = 0;
     for (size_t i = 0; i < j->n_choices; i++) {
         choice *c = &j->choices[i];

@@ -126,7 +126,7 @@ static int open_address(server *s, const struct addrinfo *a) {
         return -1;
     }
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (a->ai_family == AF_INET6) { /* beside a listener of IPv4 */
+    if (a->ai_family == AF_INET6) { /* next to a listener of IPv4 */
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
     }
     if (bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {

@@ -136,7 +136,7 @@ static int32_t context_of(const app_options *o, const gw_model_info *info) {
     return o->n_ctx == 0 ? trained : o->n_ctx;
 }
 
-/* A token behind which others are spelled in full. */
+/* A token after which others are spelled in full. */
 static void find_anchor(model *m) {
     int32_t *ids = NULL;
     size_t n = 0, bytes = 0;

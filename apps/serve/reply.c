@@ -55,7 +55,7 @@ void reply_answer(conn *c, json_t *body, const char *relaxed) {
 
 json_t *reply_fault_object(conn_form form, const fault *f) {
     char words[512];
-    const char *text = fault_text(f, form, words);
+    const char *text = fault_text(f, form, words), *param = fault_param(f, form);
     if (form == FORM_OLLAMA) {
         return json_pack("{s:s}", "error", text);
     }
@@ -73,7 +73,7 @@ json_t *reply_fault_object(conn_form form, const fault *f) {
         "{s:s, s:s, s:o, s:s?}", "message", text, "type",
         too_long && form == FORM_NATIVE ? "exceed_context_size_error" : fault_type(f->status, 0),
         "code", f->code != NULL ? json_string(f->code) : json_integer(f->status), "param",
-        f->param[0] != '\0' ? f->param : NULL);
+        param[0] != '\0' ? param : NULL);
     if (error != NULL && f->limit > 0) {
         json_object_set_new(error, "n_prompt_tokens", json_integer(f->got));
         json_object_set_new(error, "n_ctx", json_integer(f->limit));

@@ -155,7 +155,7 @@ static void answer_models(conn *c, const char *rest) {
     for (size_t i = 0; i < models_count(s->models); i++) {
         const char *id = models_id(s->models, i);
         json_array_append_new(data, model_object(s, i));
-        /* What Codex and clients of Ollama look for beside it. */
+        /* What Codex and clients of Ollama look for as well. */
         const model *m = models_at(s->models, i);
         json_array_append_new(names,
                               json_pack("{s:s, s:s, s:s, s:[s, s, s*]}", "name", id, "model", id,

@@ -1,5 +1,6 @@
 /* apps/serve/route_responses.c - OpenAI's responses. Nothing is stored: each request brings all of
  * its conversation. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,7 +90,8 @@ static int add_message(json_t *messages, const json_t *item, size_t number, faul
                : fault_set(f, 503, NULL, "out of memory");
 }
 
-static int read_items(json_t *messages, const json_t *input, fault *f) {
+/* numbers: for each message the item that its content is from. */
+static int read_items(json_t *messages, const json_t *input, json_t *numbers, fault *f) {
     size_t i;
     const json_t *item;
     json_array_foreach(input, i, item) {
@@ -97,6 +99,9 @@ static int read_items(json_t *messages, const json_t *input, fault *f) {
         if (type == NULL || strcmp(type, "message") == 0) {
             if (add_message(messages, item, i, f) != 0) {
                 return -1;
+            }
+            if (json_array_size(numbers) == json_array_size(messages)) { /* it goes on */
+                json_array_remove(numbers, json_array_size(numbers) - 1);
             }
         } else if (strcmp(type, "function_call") == 0) {
             add_call(messages, item);
@@ -110,26 +115,53 @@ static int read_items(json_t *messages, const json_t *input, fault *f) {
                              "here",
                              i, type);
         }
+        if (json_array_size(numbers) < json_array_size(messages)) {
+            json_array_append_new(numbers, json_integer((json_int_t)i));
+        }
     }
     return 0;
 }
 
+/* "messages[2].content" is "input[1].content" to the client. */
+static void name_item(char *text, size_t room, const json_t *numbers) {
+    size_t number = 0;
+    int end = 0;
+    if (sscanf(text, "messages[%zu]%n", &number, &end) == 1 && end > 0) {
+        json_int_t item = json_integer_value(json_array_get(numbers, number));
+        char *rest = strdup(text + end);
+        snprintf(text, room, "input[%lld]%s", (long long)item, rest != NULL ? rest : "");
+        free(rest);
+    }
+}
+
+static json_t *read_messages(ask *a, const json_t *messages, const json_t *numbers, fault *f) {
+    json_t *read = chat_text_messages(a, messages, f);
+    name_item(f->text, sizeof f->text, numbers);
+    for (size_t i = 0; i < a->pictures.n; i++) {
+        name_item(a->pictures.at[i].field, sizeof a->pictures.at[i].field, numbers);
+    }
+    return read;
+}
+
 static json_t *read_input(ask *a, const json_t *body, fault *f) {
     json_t *messages = json_array(), *input = json_object_get(body, "input");
+    json_t *numbers = json_array();
     json_t *instructions = json_object_get(body, "instructions");
     if (json_is_string(instructions)) {
         json_array_append_new(messages,
                               json_pack("{s:s, s:O}", "role", "system", "content", instructions));
+        json_array_append_new(numbers, json_null());
     }
     if (json_is_string(input)) {
         json_array_append_new(messages, json_pack("{s:s, s:O}", "role", "user", "content", input));
     } else if (!json_is_array(input)) {
         fault_set(f, 400, "input", "input: a text or a list of items is needed");
     } else {
-        read_items(messages, input, f);
+        read_items(messages, input, numbers, f);
     }
-    json_t *read = f->status == 0 ? chat_text_messages(a, messages, f) : NULL;
+    json_t *read = f->status == 0 ? read_messages(a, messages, numbers, f) : NULL;
     json_decref(messages);
+    json_decref(numbers);
     return read;
 }
 

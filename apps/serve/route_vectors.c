@@ -17,7 +17,8 @@ static int no_memory(job *j) { return fault_set(&j->f, 503, NULL, "out of memory
 typedef struct texts {
     gw_encoder_text *at; /* [n]; ids and types are malloc'd */
     size_t n, tokens;
-    int cut; /* what is too long loses its end, but for the token that ends a text */
+    const char *field; /* of the request, that has them */
+    int cut;           /* what is too long loses its end, but for the token that ends a text */
 } texts;
 
 static void free_texts(texts *t) {
@@ -34,7 +35,7 @@ static int add_tokens(job *j, texts *t, int32_t *ids, int32_t *types, size_t n) 
     *one = (gw_encoder_text){.ids = ids, .types = types, .n = n, .prompt = one->prompt};
     t->tokens += n;
     if (n == 0) {
-        return fault_set(&j->f, 400, "input", "text %zu has no tokens", t->n);
+        return fault_set(&j->f, 400, t->field, "%s: text %zu has no tokens", t->field, t->n);
     }
     size_t room = (size_t)j->m->n_ctx;
     if (n > room && t->cut) {
@@ -46,8 +47,8 @@ static int add_tokens(job *j, texts *t, int32_t *ids, int32_t *types, size_t n) 
         one->n = n = room;
     }
     if (n > room) {
-        fault_set(&j->f, 400, "input", "text %zu has %zu tokens, at most %d fit", t->n, n,
-                  (int)j->m->n_ctx);
+        fault_set(&j->f, 400, t->field, "%s: text %zu has %zu tokens, at most %d fit", t->field,
+                  t->n, n, (int)j->m->n_ctx);
         j->f.code = "context_length_exceeded";
         j->f.got = (int64_t)n;
         j->f.limit = j->m->n_ctx;
@@ -83,7 +84,7 @@ static int add_text(job *j, texts *t, const char *before, const json_t *text, co
         t->at[t->n].prompt = prompt;
     }
     return status == GW_OK ? add_tokens(j, t, ids, types, n)
-                           : fault_of_status(&j->f, status, "input");
+                           : fault_of_status(&j->f, status, t->field);
 }
 
 static int add_ids(job *j, texts *t, const json_t *list) {
@@ -97,10 +98,10 @@ static int add_ids(job *j, texts *t, const json_t *list) {
         json_int_t value = json_integer_value(id);
         if (!json_is_integer(id) || value < 0 || value >= j->m->info.n_vocab) {
             free(ids);
-            return fault_set(&j->f, 400, "input",
-                             "input: a list of texts, or of lists of this "
+            return fault_set(&j->f, 400, t->field,
+                             "%s: a list of texts, or of lists of this "
                              "model's tokens (0 to %d) is needed",
-                             (int)j->m->info.n_vocab - 1);
+                             t->field, (int)j->m->info.n_vocab - 1);
         }
         ids[i] = (int32_t)value;
     }
@@ -119,8 +120,8 @@ static int read_input(job *j, texts *t, const json_t *input) {
     int one = json_is_string(input) || json_is_integer(json_array_get(input, 0));
     size_t n = one ? 1 : json_array_size(input);
     if (n == 0 || n > TEXTS_MAX) {
-        return fault_set(&j->f, 400, "input", "input: a text, or a list of at most %d is needed",
-                         TEXTS_MAX);
+        return fault_set(&j->f, 400, t->field, "%s: a text, or a list of at most %d is needed",
+                         t->field, TEXTS_MAX);
     }
     t->at = calloc(n, sizeof *t->at);
     if (t->at == NULL) {
@@ -268,7 +269,7 @@ static json_t *run_embeddings(job *j) {
     const json_t *content = json_object_get(j->ask.root, "content"); /* llama-server's */
     const char *format = "float";
     int64_t dimensions = 0;
-    texts t = {0};
+    texts t = {.field = input != NULL ? "input" : "content"};
     json_t *answer = NULL;
     if (is_encoder(j, "/v1/embeddings") == 0 &&
         ask_text(j->ask.root, "encoding_format", &format, &j->f) == 0 &&
@@ -292,7 +293,7 @@ static json_t *run_embed(job *j) {
                (json_is_string(input) && json_string_length(input) == 0) ||
                (json_is_array(input) && json_array_size(input) == 0);
     int64_t dimensions = 0;
-    texts t = {.cut = 1};
+    texts t = {.field = "input", .cut = 1};
     json_t *list = NULL;
     if (is_encoder(j, "/api/embed") == 0 && ask_bool(j->ask.root, "truncate", &t.cut, &j->f) == 0 &&
         ask_int(j->ask.root, "dimensions", 1, j->m->encodes.width, &dimensions, &j->f) == 0) {
@@ -311,7 +312,7 @@ static json_t *run_embed(job *j) {
 /* The older form, of one text. */
 static json_t *run_old_embedding(job *j) {
     const json_t *prompt = json_object_get(j->ask.root, "prompt");
-    texts t = {.cut = 1};
+    texts t = {.field = "prompt", .cut = 1};
     json_t *list = NULL, *one = NULL;
     if (is_encoder(j, "/api/embeddings") == 0) {
         int none = !json_is_string(prompt) || json_string_length(prompt) == 0;
@@ -345,14 +346,28 @@ static const json_t *document_text(const json_t *document) {
     return json_is_string(text) ? text : NULL;
 }
 
+/* Alone, so that one that is at fault is named and not the documents. */
+static int check_query(job *j, const json_t *query, int cut) {
+    texts t = {.at = calloc(1, sizeof *t.at), .field = "query", .cut = cut};
+    if (!json_is_string(query)) {
+        fault_set(&j->f, 400, "query", "query: a text is needed");
+    } else if (t.at == NULL) {
+        no_memory(j);
+    } else {
+        add_text(j, &t, "", query, NULL);
+    }
+    free_texts(&t);
+    return j->f.status == 0 ? 0 : -1;
+}
+
 static int read_pairs(job *j, const json_t *documents, texts *t) {
     const json_t *query = json_object_get(j->ask.root, "query");
     size_t n = json_array_size(documents);
-    if (!json_is_string(query)) {
-        return fault_set(&j->f, 400, "query", "query: a text is needed");
+    if (check_query(j, query, t->cut) != 0) {
+        return -1;
     }
     if (n == 0 || n > TEXTS_MAX) {
-        return fault_set(&j->f, 400, "documents", "documents: a list of 1 to %d texts is needed",
+        return fault_set(&j->f, 400, t->field, "%s: a list of 1 to %d texts is needed", t->field,
                          TEXTS_MAX);
     }
     t->at = calloc(n, sizeof *t->at);
@@ -362,7 +377,7 @@ static int read_pairs(job *j, const json_t *documents, texts *t) {
     for (size_t i = 0; i < n; i++) {
         const json_t *text = document_text(json_array_get(documents, i));
         if (text == NULL) {
-            return fault_set(&j->f, 400, "documents", "documents[%zu]: a text is needed", i);
+            return fault_set(&j->f, 400, t->field, "%s[%zu]: a text is needed", t->field, i);
         }
         if (add_text(j, t, "", query, text) != 0) {
             return -1;
@@ -453,6 +468,7 @@ static json_t *rerank(job *j, rerank_form *form) {
         fault_set(&j->f, 501, "model", "%s has no classifier: it makes vectors, no scores",
                   j->m->id);
     }
+    t.field = form->tei ? "texts" : "documents";
     if (j->f.status == 0 && read_form(j, form) == 0 &&
         ask_bool(j->ask.root, form->tei ? "truncate" : "truncation", &t.cut, &j->f) == 0 &&
         read_pairs(j, documents, &t) == 0) {

@@ -165,7 +165,7 @@ static int add_events(server *s) {
 
 /* ---- begin and end --------------------------------------------------------------------------- */
 
-/* As many descriptors as may be had; what is left beside them is for connections. */
+/* As many descriptors as may be had; what these leave is for connections. */
 static int connections_at_most(void) {
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) != 0) {

@@ -48,6 +48,18 @@ static gw_status try_threads(int n) {
                                 started + 1, n + 1, strerror(error));
 }
 
+static gw_status refuse_level(const char *name) {
+    char levels[80] = "scalar";
+    for (int i = GW_CPU_SCALAR + 1; i < GW_CPU_LEVEL_COUNT; i++) {
+        size_t n = strlen(levels);
+        if (gw_cpu_level_runs((gw_cpu_level)i)) {
+            snprintf(levels + n, sizeof levels - n, ", %s", gw_cpu_level_name((gw_cpu_level)i));
+        }
+    }
+    return gw_fail(GW_E_ARGUMENT, "GODWIT_CPU",
+                   "%.40s names no instruction set of this processor, which has %s", name, levels);
+}
+
 static gw_status fill_device(struct gw_device *device, const gw_device_options *options) {
     const char *bad;
     uint64_t total;
@@ -57,10 +69,7 @@ static gw_status fill_device(struct gw_device *device, const gw_device_options *
     }
     device->level = gw_cpu_level_choose(&bad);
     if (bad != NULL) {
-        return gw_fail(GW_E_ARGUMENT, "GODWIT_CPU",
-                       "%.40s names no instruction set of this processor (scalar, avx2, avx512, "
-                       "vnni, amx, neon)",
-                       bad);
+        return refuse_level(bad);
     }
     device->threads = wish > 0 ? wish : gw_cpu_default_threads();
     device->spins = device->threads <= gw_cpu_usable_processors() ? SPINS : 20;

@@ -66,9 +66,19 @@ static int beyond_64_bits(const char *digits, size_t n, int negative) {
     return n == strlen(last) ? memcmp(digits, last, n) > 0 : n > strlen(last);
 }
 
-char *gw_json_widen(const char *text, size_t n, const char *end_of_wide, size_t *n_out) {
+/* Puts the last bytes of a text between front and end; the new length. */
+static size_t enclose(char *text, size_t used, size_t last, const char *front, const char *end) {
+    size_t before = strlen(front), after = strlen(end);
+    memmove(text + used - last + before, text + used - last, last);
+    memcpy(text + used - last, front, before);
+    memcpy(text + used + before, end, after);
+    return used + before + after;
+}
+
+char *gw_json_widen(const char *text, size_t n, const char *front, const char *end_of_wide,
+                    size_t *n_out) {
     enum { DIGITS = 18 };
-    size_t used = 0, in_string = 0, more = strlen(end_of_wide);
+    size_t used = 0, in_string = 0, more = strlen(front) + strlen(end_of_wide);
     char *out = malloc(n + more * (n / DIGITS) + 1);
     for (size_t i = 0; i < n && out != NULL;) {
         size_t end = i + 1;
@@ -87,9 +97,9 @@ char *gw_json_widen(const char *text, size_t n, const char *end_of_wide, size_t 
         }
         memcpy(out + used, text + i, end - i);
         used += end - i;
-        if (whole && beyond_64_bits(text + i, end - i, i > 0 && text[i - 1] == '-')) {
-            memcpy(out + used, end_of_wide, more);
-            used += more;
+        size_t sign = i > 0 && text[i - 1] == '-';
+        if (whole && beyond_64_bits(text + i, end - i, (int)sign)) {
+            used = enclose(out, used, end - i + sign, front, end_of_wide);
         }
         i = end;
     }
@@ -103,7 +113,7 @@ gw_status gw_json_parse_settings(const char *where, const void *text, size_t n, 
         return status;
     }
     size_t n_wide = 0;
-    char *wide = gw_json_widen(text, n, ".0", &n_wide);
+    char *wide = gw_json_widen(text, n, "", ".0", &n_wide);
     if (wide == NULL) {
         return gw_fail(GW_E_NOMEM, where, "no memory for a JSON text");
     }

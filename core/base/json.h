@@ -25,9 +25,10 @@ gw_status gw_json_parse_reals(const char *where, const void *text, size_t n, jso
  * limit"): an integer beyond 64 bits is a real number, which no getter of integers takes. */
 gw_status gw_json_parse_settings(const char *where, const void *text, size_t n, json_t **out);
 
-/* A copy of a JSON text in which every integer beyond 64 bits is a real number by what is put at
- * its end (".0"; with "e-999" it is 0); freed by the caller, of *n_out bytes. NULL: no memory. */
-char *gw_json_widen(const char *text, size_t n, const char *end_of_wide, size_t *n_out);
+/* A copy of a JSON text in which every integer beyond 64 bits, its sign included, is between two
+ * words: "" and ".0" make it a real number, quotation marks a text. Freed by the caller, of *n_out
+ * bytes. NULL: no memory. */
+char *gw_json_widen(const char *text, size_t n, const char *front, const char *end, size_t *n_out);
 
 /* Members of an object; GW_E_TYPE names the key. */
 gw_status gw_json_int(const char *where, const json_t *object, const char *key, int64_t *out);

@@ -28,7 +28,7 @@ static gw_status plan(const char *where, const gw_processor *p, const gw_layout 
                       gw_patches *out) {
     int64_t tiles = (int64_t)l->rows * l->columns;
     int many = tiles > 1;
-    gw_patches made = {.width = 3 * p->temporal * p->patch * p->patch};
+    gw_patches made = {.width = 3 * p->temporal * p->patch * p->patch, .temporal = p->temporal};
     made.tile = calloc((size_t)tiles + 1, sizeof *made.tile);
     if (made.tile == NULL) {
         return gw_fail(GW_E_NOMEM, where, "no memory for %lld tiles", (long long)tiles);
@@ -227,6 +227,7 @@ gw_status gw_patches_make(const char *where, const gw_processor *p, const gw_pic
         return status;
     }
     memcpy(made.digest, picture->digest, sizeof made.digest);
+    memcpy(made.settings, p->file, sizeof made.settings);
     *out = made;
     return GW_OK;
 }

@@ -48,6 +48,8 @@ typedef enum gw_formula {
     GW_FORMULA_BF16    /* (x * scale - mean) / std, each step rounded to bfloat16            */
 } gw_formula;
 
+enum { GW_PROCESSOR_FILE = 160 };
+
 typedef struct gw_processor {
     char kind[32]; /* "qwen2_vl", "gemma3", "pixtral", ...: a row of the table of kinds */
     gw_size_rule size;
@@ -71,6 +73,7 @@ typedef struct gw_processor {
     double tolerance;               /* LFM2: how far above max_tokens there are no tiles   */
     double scale;                   /* 1/255: rescale_factor                               */
     float mean[3], std[3];
+    char file[GW_PROCESSOR_FILE]; /* that says all this, for messages; cut in front; "": none */
 } gw_processor;
 
 /* settings: preprocessor_config.json, or processor_config.json, whose image_processor is taken;
@@ -94,14 +97,16 @@ typedef struct gw_tile {
 } gw_tile;
 
 typedef struct gw_patches {
-    int64_t n;     /* patches of all tiles                                               */
-    int32_t width; /* values of one: 3 * temporal * patch * patch                        */
-    float *values; /* [n, width]                                                         */
+    int64_t n;        /* patches of all tiles                                               */
+    int32_t width;    /* values of one: 3 * temporal * patch * patch                        */
+    int32_t temporal; /* how often each value stands in it                                 */
+    float *values;    /* [n, width]                                                         */
     int32_t n_tiles;
     gw_tile *tile;                     /* [n_tiles] in the order of their features in the text */
     int32_t tile_rows, tile_columns;   /* the grid of tiles; 0, 0: one tile, the whole picture */
     int64_t tokens;                    /* of all tiles                                     */
     uint8_t digest[GW_PICTURE_DIGEST]; /* the picture's                                  */
+    char settings[GW_PROCESSOR_FILE];  /* the processor's file                           */
 } gw_patches;
 
 /* Only the sizes: values stay NULL. For counts of tokens. GW_E_LIMIT: a picture of an aspect or

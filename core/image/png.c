@@ -54,14 +54,27 @@ static void on_read(png_structp png, png_bytep to, size_t n) {
     r->at += n;
 }
 
+/* A transparent grey of 2 or 4 bits: Pillow, whose pixels count, compares it with values that are
+ * widened to 8 bits, so that none but 0 is ever it. */
+static int is_no_key(reading *r) {
+    png_color_16p key = NULL;
+    int depth = png_get_bit_depth(r->png, r->info);
+    png_get_tRNS(r->png, r->info, NULL, NULL, &key);
+    return png_get_color_type(r->png, r->info) == PNG_COLOR_TYPE_GRAY &&
+           (depth == 2 || depth == 4) && key != NULL && key->gray != 0;
+}
+
 /* Everything as 8-bit RGB, with alpha where there is transparency. */
 static void set_transforms(reading *r) {
     int color = png_get_color_type(r->png, r->info);
-    int keyed = png_get_valid(r->png, r->info, PNG_INFO_tRNS) != 0;
+    int keyed = png_get_valid(r->png, r->info, PNG_INFO_tRNS) != 0 && !is_no_key(r);
     png_set_strip_16(r->png);
     png_set_expand(r->png); /* palettes, grey of less than 8 bits, a transparent colour */
     if ((color & PNG_COLOR_MASK_COLOR) == 0) {
         png_set_gray_to_rgb(r->png);
+    }
+    if (!keyed && (color & PNG_COLOR_MASK_ALPHA) == 0) {
+        png_set_strip_alpha(r->png); /* which the key has made, if any */
     }
     r->raster.channels = (color & PNG_COLOR_MASK_ALPHA) != 0 || keyed ? 4 : 3;
     png_set_interlace_handling(r->png);

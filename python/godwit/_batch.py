@@ -74,6 +74,8 @@ class Batch:
     """
 
     def __init__(self, model: "Model", *, parallel: int = 16, n_ctx: int = 0, cache_tokens: int = 0) -> None:
+        if n_ctx < 0:
+            raise ValueError(f"n_ctx is {n_ctx}: a number of tokens, or 0")
         self._model = model
         options = ffi.new("gw_batch_options *", {
             "n_ctx": n_ctx or model.n_ctx, "parallel": parallel, "cache_tokens": cache_tokens, "queue": 1 << 20})

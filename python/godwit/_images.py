@@ -3,6 +3,7 @@ import base64
 import os
 import pathlib
 import typing
+import urllib.parse
 
 from ._library import GodwitError, check, ffi, lib, owned
 
@@ -15,8 +16,17 @@ Picture = typing.Union[str, bytes, "os.PathLike[str]"]
 def opened(path: "str | os.PathLike[str]", mmproj: "str | None") -> typing.Any:
     """How the model at this path takes pictures."""
     out = ffi.new("gw_images **")
-    check(lib.gw_images_open(os.fsencode(path), mmproj.encode() if mmproj else ffi.NULL, out))
+    try:
+        check(lib.gw_images_open(os.fsencode(path), os.fsencode(mmproj) if mmproj else ffi.NULL, out))
+    except GodwitError as e:
+        said = str(e).replace("--mmproj FILE", "mmproj=PATH")
+        raise GodwitError(f"{said} (without images=True it reads texts alone)", e.status) from None
     return owned(out[0], lib.gw_images_free)
+
+
+def listed(pictures: "Picture | typing.Sequence[Picture]") -> "typing.Sequence[Picture]":
+    """One picture is a list of one."""
+    return [pictures] if isinstance(pictures, (str, bytes, os.PathLike)) else pictures
 
 
 def taken_out(messages: "typing.Sequence[dict[str, typing.Any]]") -> "tuple[list[dict[str, typing.Any]], list[Picture]]":
@@ -43,10 +53,16 @@ def taken_out(messages: "typing.Sequence[dict[str, typing.Any]]") -> "tuple[list
 
 def _of_url(text: str) -> Picture:
     if text.startswith("data:"):
-        return base64.b64decode(text.partition(",")[2])
+        head, _, coded = text.partition(",")
+        try:
+            if not head.endswith(";base64"):
+                raise ValueError
+            return base64.b64decode("".join(coded.split()), validate=True)
+        except ValueError:
+            raise GodwitError("a picture's data: URL is no base64: data:image/png;base64,... is needed", "argument") from None
     if text.startswith(("http:", "https:")):
         raise GodwitError("pictures are not downloaded: give a path, the bytes, or a data: URL", "argument")
-    return text[len("file://"):] if text.startswith("file://") else text
+    return urllib.parse.unquote(text[len("file://"):]) if text.startswith("file://") else text
 
 
 class Pictures:

@@ -8,7 +8,7 @@ import threading
 import typing
 
 from ._batch import Batch
-from ._images import Picture, Pictures, opened, taken_out
+from ._images import Picture, Pictures, listed, opened, taken_out
 from ._library import GodwitError, check, ffi, lib, owned
 from ._session import Session
 from ._text import Options, Text, new_grammar
@@ -49,6 +49,8 @@ class Model:
 
     def __init__(self, path: "str | os.PathLike[str]", *, device: str = "cpu", threads: int = 0, n_ctx: int = 0,
                  weights: "str | None" = None, images: bool = False, mmproj: "str | None" = None) -> None:
+        if n_ctx < 0:
+            raise ValueError(f"n_ctx is {n_ctx}: a number of tokens, or 0")
         self._images = opened(path, mmproj) if images else None
         words = [ffi.new("char[]", os.fsencode(path)), ffi.new("char[]", device.encode()),
                  ffi.new("char[]", weights.encode()) if weights else ffi.NULL,
@@ -93,6 +95,8 @@ class Model:
         return self._model
 
     def _new_session(self, n_ctx: int) -> typing.Any:
+        if n_ctx < 0:
+            raise ValueError(f"n_ctx is {n_ctx}: a number of tokens, or 0")
         options, out = ffi.new("gw_session_options *", {"n_ctx": n_ctx}), ffi.new("gw_session **")
         check(lib.gw_session_new_sized(self._handle(), options, ffi.sizeof("gw_session_options"), out))
         return owned(out[0], lib.gw_session_free, self._model)
@@ -171,13 +175,13 @@ class Model:
                                                    "add_generation_prompt": True}).encode())
         return ids, shown.see(ids)
 
-    def stream(self, prompt: "str | bytes | Ids", *, images: "typing.Sequence[Picture]" = (), max_tokens: int = -1,
+    def stream(self, prompt: "str | bytes | Ids", *, images: "Picture | typing.Sequence[Picture]" = (), max_tokens: int = -1,
                temperature: float = 0.8, top_k: int = 40, top_p: float = 0.95, min_p: float = 0.05, seed: int = 0,
                stop: "str | typing.Sequence[str]" = (), grammar: "str | None" = None,
                json_schema: "str | Json | None" = None) -> "typing.Iterator[str]":
         """The text that follows the prompt, piece by piece. The model is busy until it ends or is closed. images:
-        paths or bytes of pictures that come before the prompt, as of `godwit run --image`."""
-        return self._pieces(prompt, images, Options(max_tokens, temperature, top_k, top_p, min_p, seed, stop, grammar, json_schema))
+        paths or bytes of pictures that come before the prompt, or one, as of `godwit run --image`."""
+        return self._pieces(prompt, listed(images), Options(max_tokens, temperature, top_k, top_p, min_p, seed, stop, grammar, json_schema))
 
     def generate(self, prompt: "str | bytes | Ids", **options: typing.Any) -> str:
         """The whole text; options as of `stream`."""

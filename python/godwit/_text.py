@@ -22,6 +22,10 @@ class Options:
     grammar: "str | None" = None
     json_schema: "str | dict[str, typing.Any] | None" = None
 
+    def __post_init__(self) -> None:
+        if self.max_tokens < -1:
+            raise ValueError(f"max_tokens is {self.max_tokens}: a number of tokens, or -1 for as many as there is room for")
+
     def sampler(self) -> typing.Any:
         out = ffi.new("gw_sampler_options *")
         lib.gw_sampler_defaults_sized(out, ffi.sizeof("gw_sampler_options"))

@@ -25,13 +25,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const ask_refusal refused[] = {{"suffix", "\"\""}, {"audio", NULL}, {NULL, NULL}};
     static const app_options options = {.n_predict = -1, .top_p = 1, .temperature = 1};
     fault f = {0};
-    json_t *root = ask_parse((const char *)data, size, &f);
+    wide_mark wide = {""};
+    json_t *root = ask_parse((const char *)data, size, &wide, &f);
     if (root == NULL) {
         check(-1, &f);
         return 0;
     }
     ask a;
     ask_init(&a, &options);
+    a.wide = wide;
     check(ask_refuse(root, refused, &f), &f);
     f = (fault){0};
     check(ask_read_common(&a, root, &f), &f);
@@ -49,8 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         check(chat_text_read(&a, root, messages, &f), &f);
         json_decref(with_parts(&a.pictures, a.chat));
         if (a.tools != NULL) {
-            json_t *plain = without_calls(json_object_get(a.chat, "messages"));
-            tell_of_tools(plain, a.tools);
+            json_t *plain = without_calls(json_object_get(a.chat, "messages"), &a.wide);
+            tell_of_tools(plain, a.tools, &a.wide);
             json_decref(plain);
         }
     }

@@ -83,11 +83,13 @@ static void read_request(const char *text, size_t bytes) {
     static const app_options options = {.n_predict = -1, .top_p = 1, .temperature = 1};
     fault f = {0};
     ask a;
-    json_t *root = ask_parse(text, bytes, &f);
+    wide_mark wide = {""};
+    json_t *root = ask_parse(text, bytes, &wide, &f);
     if (root == NULL) {
         return;
     }
     ask_init(&a, &options);
+    a.wide = wide;
     a.root = root;
     ask_read_common(&a, root, &f);
     ask_read_grammar(&a, root, &f);
@@ -95,7 +97,7 @@ static void read_request(const char *text, size_t bytes) {
     json_t *messages = chat_text_messages(&a, json_object_get(root, "messages"), &f);
     if (messages != NULL && chat_text_read(&a, root, messages, &f) == 0) {
         const json_t *list = json_object_get(a.chat, "messages");
-        json_decref(without_calls(list));
+        json_decref(without_calls(list, &a.wide));
         json_decref(with_parts(&a.pictures, a.chat));
         for (size_t i = 0; chat_fits[i] != 0; i++) {
             json_decref(chat_fit(list, chat_fits[i]));

@@ -42,6 +42,12 @@ static gw_status read_json(const char *folder, const char *name, json_t **out) {
     return status;
 }
 
+/* The end of a long name says more than its beginning. */
+static void name_file(gw_processor *p, const char *folder, const char *name) {
+    size_t n = strlen(folder), most = sizeof p->file - strlen(name) - 1;
+    snprintf(p->file, sizeof p->file, "%s%s", folder + (n > most ? n - most : 0), name);
+}
+
 /* Which of the two files has the image processor: 5.x writes it into processor_config.json, inside.
  */
 static gw_status read_folder(const char *folder, gw_processor *out) {
@@ -56,6 +62,8 @@ static gw_status read_folder(const char *folder, gw_processor *out) {
                             "the model takes no pictures: it has no preprocessor_config.json"));
     }
     GW_TRY_DONE(gw_processor_from_folder(folder, settings, config, out));
+    name_file(out, folder,
+              settings == outer ? "/processor_config.json" : "/preprocessor_config.json");
 done:
     json_decref(outer);
     json_decref(own);
@@ -71,6 +79,9 @@ static gw_status read_mmproj(const char *path, gw_processor *out) {
     gw_status status = gw_gguf_parse(path, file.data, file.size, -1, &gguf);
     status = status == GW_OK ? gw_config_gguf_facts(gguf, "clip", &keys) : status;
     status = status == GW_OK ? gw_processor_from_mmproj(path, keys, out) : status;
+    if (status == GW_OK) {
+        name_file(out, path, "");
+    }
     json_decref(keys);
     gw_gguf_free(gguf);
     gw_file_close(&file);

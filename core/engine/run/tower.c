@@ -267,18 +267,38 @@ void gw_sight_at(const gw_sight *s, int32_t i, int32_t *tile, int32_t *row, int3
     *column = (i - s->tile[t].first) % s->tile[t].columns;
 }
 
+/* What a model's own files make of a picture, and its tower does not take. */
+static gw_status disagree(const gw_tower *t, const gw_patches *p, const gw_tile *x) {
+    const char *where = p->settings[0] != '\0' ? p->settings : "image";
+    if (x == NULL) {
+        return gw_fail(GW_E_METADATA, where,
+                       "makes patches of %d values, the vision tower of %s reads %d: they do not "
+                       "belong together",
+                       p->width, t->model->name, t->pixels);
+    }
+    return gw_fail(GW_E_METADATA, where,
+                   "makes %d tokens of %d x %d patches, the vision tower of %s joins %d x %d: they "
+                   "do not belong together",
+                   x->tokens, x->rows, x->columns, t->model->name, t->merge, t->merge);
+}
+
 static gw_status check_patches(const gw_tower *t, const gw_patches *p) {
-    if (p->values == NULL || p->n_tiles < 1 || p->width < t->pixels || p->width % t->pixels != 0) {
-        return gw_fail(GW_E_ARGUMENT, "image", "patches of %d values; the tower reads %d", p->width,
-                       t->pixels);
+    if (p->values == NULL || p->n_tiles < 1) {
+        return gw_fail(GW_E_ARGUMENT, "image", "no patches");
+    }
+    if (p->width != t->pixels && p->width != (int64_t)p->temporal * t->pixels) {
+        return disagree(t, p, NULL);
     }
     for (int32_t i = 0; i < p->n_tiles; i++) {
         const gw_tile *x = &p->tile[i];
-        if (x->rows < 1 || x->columns < 1 || x->rows % t->merge != 0 ||
-            x->columns % t->merge != 0 || x->first < 0 ||
+        if (x->rows < 1 || x->columns < 1 || x->first < 0 ||
             x->first + (int64_t)x->rows * x->columns > p->n) {
-            return gw_fail(GW_E_ARGUMENT, "image", "a tile of %d x %d patches; groups are %d x %d",
-                           x->rows, x->columns, t->merge, t->merge);
+            return gw_fail(GW_E_ARGUMENT, "image", "a tile of %d x %d patches", x->rows,
+                           x->columns);
+        }
+        if (x->rows % t->merge != 0 || x->columns % t->merge != 0 ||
+            (int64_t)x->tokens * t->merge * t->merge != (int64_t)x->rows * x->columns) {
+            return disagree(t, p, x);
         }
         if ((int64_t)x->rows * x->columns + gw_tower_more(t) > GW_ROWS_MAX) {
             return gw_fail(GW_E_LIMIT, "image",

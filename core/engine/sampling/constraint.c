@@ -235,7 +235,7 @@ gw_status gw_constraint_blame(const gw_constraint *c, int32_t pos) {
         GW_E_NUMERIC, "grammar", "no token of this model can go on at position %d%s", (int)pos,
         gw_matcher_too_deep(c->matcher)  ? " without nesting deeper than is supported"
         : gw_matcher_may_end(c->matcher) ? ": the text is whole, and the model has no end token"
-                                         : "");
+                                         : ": its vocabulary cannot spell what has to follow");
 }
 
 gw_status gw_sampler_constrain(gw_sampler *sampler, const gw_grammar *grammar) {
