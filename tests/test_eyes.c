@@ -128,7 +128,7 @@ static void exchanged_names(void **state) {
     (void)state;
     example x;
     open_example(&x, "tests/data/goldens-eyes/smolvlm",
-                 "tests/data/goldens-eyes/smolvlm/mmproj-old.gguf", NULL);
+                 "tests/data/goldens-eyes/smolvlm/mmproj-old.gguf", NULL, 1);
     check_rows(&x);
     close_example(&x);
 }
@@ -143,7 +143,7 @@ static void internvlchat(void **state) {
     (void)state;
     example x;
     float bits[64];
-    open_example(&x, "tests/data/goldens-eyes/internvlchat", NULL, NULL);
+    open_example(&x, "tests/data/goldens-eyes/internvlchat", NULL, NULL, 1);
     check_rows(&x);
     check_text(&x, 64, bits);
     close_example(&x);
@@ -166,7 +166,7 @@ static void glm4v(void **state) {
     float bits[512];
     check_family("glm4v", 7);
     open_example(&x, "tests/data/goldens-eyes/glm4v/text.gguf",
-                 "tests/data/goldens-eyes/glm4v/mmproj.gguf", NULL);
+                 "tests/data/goldens-eyes/glm4v/mmproj.gguf", NULL, 1);
     check_rows(&x);
     check_text(&x, 5, bits);
     close_example(&x);
@@ -378,7 +378,7 @@ static void between_parts(void **state) {
     gw_sight *sight = NULL;
     gw_session *s;
     const gw_session_options options = {.kv_type = "f32", .n_ctx = 96};
-    open_example(&x, "tests/data/goldens-eyes/qwen3vl", NULL, NULL);
+    open_example(&x, "tests/data/goldens-eyes/qwen3vl", NULL, NULL, 1);
     must(gw_session_new(x.model, &options, &s));
     must(gw_session_prefill(s, prompt, 3));
     x.patches.digest[0] ^= 1;
