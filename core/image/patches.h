@@ -99,7 +99,7 @@ typedef struct gw_tile {
 typedef struct gw_patches {
     int64_t n;        /* patches of all tiles                                               */
     int32_t width;    /* values of one: 3 * temporal * patch * patch                        */
-    int32_t temporal; /* how often each value stands in it                                 */
+    int32_t temporal; /* how often each value stands in it; 0: no processor made them     */
     float *values;    /* [n, width]                                                         */
     int32_t n_tiles;
     gw_tile *tile;                     /* [n_tiles] in the order of their features in the text */

@@ -286,7 +286,9 @@ static gw_status check_patches(const gw_tower *t, const gw_patches *p) {
     if (p->values == NULL || p->n_tiles < 1) {
         return gw_fail(GW_E_ARGUMENT, "image", "no patches");
     }
-    if (p->width != t->pixels && p->width != (int64_t)p->temporal * t->pixels) {
+    const int made = p->temporal > 0; /* by a processor, which counts tokens */
+    if (p->width < t->pixels || p->width % t->pixels != 0 ||
+        (made && p->width != t->pixels && p->width != (int64_t)p->temporal * t->pixels)) {
         return disagree(t, p, NULL);
     }
     for (int32_t i = 0; i < p->n_tiles; i++) {
@@ -297,7 +299,8 @@ static gw_status check_patches(const gw_tower *t, const gw_patches *p) {
                            x->columns);
         }
         if (x->rows % t->merge != 0 || x->columns % t->merge != 0 ||
-            (int64_t)x->tokens * t->merge * t->merge != (int64_t)x->rows * x->columns) {
+            (made &&
+             (int64_t)x->tokens * t->merge * t->merge != (int64_t)x->rows * x->columns)) {
             return disagree(t, p, x);
         }
         if ((int64_t)x->rows * x->columns + gw_tower_more(t) > GW_ROWS_MAX) {

@@ -326,6 +326,20 @@ static gw_status render_flat(const gw_chat *c, const char *request, size_t bytes
     return status == GW_OK ? gw_chat_insert_flat(text, stand_in, inserts) : status;
 }
 
+/* Does the template have a place for a picture that a user sends? */
+static int takes_pictures(const gw_chat *c, const gw_chat_inserts *inserts) {
+    static const char probe[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}, "
+        "{\"type\": \"text\", \"text\": \"x\"}]}], \"add_generation_prompt\": true}";
+    gw_chat_inserts one = *inserts;
+    gw_template_text text = {0};
+    one.n = 1;
+    int takes = render(c, probe, sizeof probe - 1, &text) == GW_OK &&
+                gw_chat_insert(&text, &one, NULL) == GW_OK;
+    gw_template_text_free(&text);
+    return takes;
+}
+
 /* With pictures: many templates put texts together, and so fail at a list of parts or show none. */
 static gw_status render_with(const gw_chat *c, const char *request, size_t bytes,
                              const gw_chat_inserts *inserts, gw_template_text *text) {
@@ -335,7 +349,8 @@ static gw_status render_with(const gw_chat *c, const char *request, size_t bytes
         return status;
     }
     status = status == GW_OK ? gw_chat_insert(text, inserts, &used) : status;
-    if (status == GW_OK || used > 0 || inserts->n == 0 || status == GW_E_NOMEM) {
+    if (status == GW_OK || used > 0 || inserts->n == 0 || status == GW_E_NOMEM ||
+        takes_pictures(c, inserts)) {
         return status;
     }
     gw_template_text_free(text);
