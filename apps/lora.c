@@ -88,23 +88,30 @@ int lora_check(const app_options *o) {
     return 0;
 }
 
-gw_status lora_open(const app_options *o, gw_model *model, int by_name) {
+gw_lora_file *lora_list(const app_options *o, int by_name) {
     size_t n = o->lora.n;
-    if (n == 0) {
-        return GW_OK;
-    }
-    spec *list = calloc(n, sizeof *list);
-    gw_lora_file *files = calloc(n, sizeof *files);
-    gw_status status = list != NULL && files != NULL ? GW_OK : GW_E_NOMEM;
-    for (size_t i = 0; i < n && status == GW_OK; i++) {
-        status = parse(o->lora.at[i], &list[i]) == 0 ? GW_OK : GW_E_ARGUMENT;
+    gw_lora_file *files = calloc(1, n * (sizeof *files + sizeof(spec)) + 1);
+    spec *list = files != NULL ? (spec *)(void *)(files + n) : NULL;
+    for (size_t i = 0; i < n && files != NULL; i++) {
+        if (parse(o->lora.at[i], &list[i]) != 0) {
+            free(files);
+            return NULL;
+        }
         int chosen = o->lora_unapplied || (by_name && list[i].named);
         files[i] = (gw_lora_file){.path = list[i].path,
                                   .name = list[i].named ? list[i].name : NULL,
                                   .scale = chosen ? 0.0f : list[i].scale};
     }
-    status = status == GW_OK ? gw_model_adapt(model, files, n, o->lora_at_once) : status;
-    free(list);
+    return files;
+}
+
+gw_status lora_open(const app_options *o, gw_model *model, int by_name) {
+    if (o->lora.n == 0) {
+        return GW_OK;
+    }
+    gw_lora_file *files = lora_list(o, by_name);
+    gw_status status = files != NULL ? gw_model_adapt(model, files, o->lora.n, o->lora_at_once)
+                                     : GW_E_NOMEM; /* lora_check has looked at the options */
     free(files);
     return status;
 }

@@ -5,6 +5,10 @@
 #include "apps/options.h"
 #include "include/godwit_lora.h"
 
+/* What --lora says, [o->lora.n], to be freed; NULL: an option, whose line was printed, or no
+ * memory. by_name as below. */
+gw_lora_file *lora_list(const app_options *o, int by_name);
+
 /* The adapters of --lora for a model that is open; nothing where there are none. by_name: those
  * with a name are in no text that does not choose them. GW_E_ARGUMENT: an option, whose line was
  * printed; else the status of gw_model_adapt. */

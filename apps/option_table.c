@@ -49,6 +49,9 @@ const app_option app_option_table[] = {
     {"--lora", KIND_TEXTS, CMD_LORA, AT(lora), 0, 0, "[NAME=]PATH[:SCALE]", NULL,
      "a LoRA adapter, a PEFT folder or a GGUF file; several with several --lora. With a NAME it is "
      "in texts of requests alone that call the model so (godwit serve)"},
+    {"--lora", KIND_TEXTS, CMD_QUANTIZE, AT(lora), 0, 0, "PATH[:SCALE]", NULL,
+     "merge a LoRA adapter into the model; several with several --lora (not with --calibrate, "
+     "--fit)"},
     {"--lora-init-without-apply", KIND_FLAG, CMD_SERVE, AT(lora_unapplied), 0, 0, NULL, NULL,
      "adapters are in no text until a request, or POST /lora-adapters, says so"},
     {"--lora-at-once", KIND_INT, CMD_SERVE, AT(lora_at_once), 0, GW_LORA_AT_ONCE, "N", NULL,

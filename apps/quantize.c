@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "apps/common.h"
+#include "apps/lora.h"
 #include "apps/output.h"
 #include "apps/signals.h"
 
@@ -93,6 +94,9 @@ static void write_recipe(const app_options *o, const app_texts *rules, char *out
     if (o->prune != NULL) {
         append(out, room, " --prune-layers", o->prune);
     }
+    for (size_t i = 0; i < o->lora.n; i++) {
+        append(out, room, " --lora", base_name(o->lora.at[i]));
+    }
 }
 
 static int report(gw_status status) { return status == GW_OK ? APP_OK : app_fail(status); }
@@ -117,7 +121,8 @@ static int run_quantize(const app_options *o) {
     app_texts rules = {0};
     app_text text = {0};
     char recipe[2048];
-    int code = add_rules(o, &rules, &text);
+    gw_lora_file *files = lora_list(o, 0);
+    int code = files != NULL ? add_rules(o, &rules, &text) : APP_USAGE;
     write_recipe(o, &rules, recipe, sizeof recipe);
     gw_quantize_options q = {.model = o->tensors != NULL ? o->tensors : o->model,
                              .out = o->out,
@@ -154,6 +159,8 @@ static int run_quantize(const app_options *o) {
                              .fit = o->fit,
                              .fit_ctx = o->fit_ctx,
                              .prune = o->prune,
+                             .lora = files,
+                             .n_lora = o->lora.n,
                              .windows = o->windows,
                              .say = say,
                              .cancel = signals_cancel()};
@@ -167,6 +174,7 @@ static int run_quantize(const app_options *o) {
                      (double)use.ru_maxrss / 1024.0);
         }
     }
+    free(files);
     free(text.at);
     free(rules.at);
     return code;

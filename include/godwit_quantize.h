@@ -46,6 +46,8 @@ typedef struct gw_quantize_options {
     const volatile int *cancel; /* polled per slab; may be NULL */
     int32_t fit_ctx; /* with fit: a cache of so many positions (f16) has room beside it; 0: none  */
     const char *prune; /* layers that are left out, as in "20,21,22"; NULL: none                  */
+    const struct gw_lora_file *lora; /* [n_lora] adapters that are merged (godwit_lora.h)        */
+    size_t n_lora;
 } gw_quantize_options;
 
 /* Makes options->out. It is there whole, or not at all. The bytes depend on the model, the type,
@@ -58,9 +60,9 @@ static inline gw_status gw_quantize(const gw_quantize_options *options) {
 
 typedef struct gw_calibrate_options {
     const char *model;
-    const char *text;  /* the file of a text; NULL: only in_files                                */
-    const char *out;   /* the importance matrix: GGUF, or the older form where it ends in .dat   */
-    const char *xtx;   /* a safetensors file of NAME.xtx [cols, cols] besides, or NULL           */
+    const char *text; /* the file of a text; NULL: only in_files                                */
+    const char *out;  /* the importance matrix: GGUF, or the older form where it ends in .dat   */
+    const char *xtx;  /* a safetensors file of NAME.xtx [cols, cols] besides, or NULL           */
     const char *const *in_files; /* [n_in] importance matrices that are added                    */
     size_t n_in;
     int threads;

@@ -106,6 +106,29 @@ def test_scales(tmp_path):
     assert logits_hash(*ask, *loras(tmp_path / "half")) == half  # powers of two
 
 
+@pytest.mark.parametrize("model,adapters,golden", [
+    ("llama", ["llama-all"], "llama-all"), ("llama", ["llama-ranks"], "llama-ranks"),
+    ("llama", ["llama-all", "llama-stable"], "llama+")])
+def test_a_merged_model_is_the_same_model(model, adapters, golden, tmp_path):
+    own, of_gguf, plain = (tmp_path / f"{n}.gguf" for n in ("own", "of-gguf", "plain"))
+    adapters = loras(*(LORA / a for a in adapters))
+    run("quantize", LORA / model, own, "f32", "-q", *adapters)
+    run("quantize", LORA / model, plain, "f32", "-q")
+    run("quantize", plain, of_gguf, "f32", "-q", *adapters)
+    assert distance(own, [], golden, tmp_path / "x.safetensors") < 2e-5
+    assert logits_hash(own, IDS) == logits_hash(of_gguf, IDS) != logits_hash(plain, IDS)
+
+
+def test_a_quantized_model_is_not_merged_into_unasked(tmp_path, adapters):
+    ask = ["quantize", MODEL, tmp_path / "x.gguf", "q4_0", "-q", *loras(adapters[0])]
+    done = run(*ask, check=False)
+    assert done.returncode != 0 and "--allow-requantize" in done.stderr and not (tmp_path / "x.gguf").exists()
+    run(*ask, "--allow-requantize")
+    assert logits_hash(tmp_path / "x.gguf", IDS) != logits_hash(MODEL, IDS)
+    done = run("quantize", LORA / "llama", tmp_path / "y.gguf", "f32", *loras(adapters[0]), check=False)
+    assert done.returncode != 0 and done.stderr.count("another model") == 1
+
+
 # ---- bits -----------------------------------------------------------------------------------------
 
 

@@ -9,8 +9,7 @@
 #include "core/model/weights_parts.h"
 #include "core/tensor/small.h"
 
-/* Which stored row a row comes from: of all stored tensors one after the other. */
-static int64_t stored_row(const gw_entry *e, int64_t row) {
+int64_t gw_entry_stored_row(const gw_entry *e, int64_t row) {
     static const int from[4] = {2, 0, 3, 1};
     row = e->row != NULL ? e->row[row] : row;
     if (e->of == 0) {
@@ -171,7 +170,7 @@ gw_status gw_entry_values(const gw_entry *e, float *values) {
     }
     int64_t here = -1;
     for (size_t i = 0; i < n && status == GW_OK; i++) {
-        int64_t row = stored_row(e, (int64_t)i), x = row / e->stored_rows;
+        int64_t row = gw_entry_stored_row(e, (int64_t)i), x = row / e->stored_rows;
         if (x != here) {
             status = gw_stored_read(e->stored[x], 0, e->stored[x]->bytes, raw);
             if (status == GW_OK) {
@@ -225,10 +224,10 @@ enum { READ_AT_ONCE = 64 };
 /* Stored rows of the entry, raw, from `row` on: as many of n as are neighbours there. */
 static gw_status read_neighbours(const gw_entry *e, int64_t row, int64_t n, size_t bytes, void *raw,
                                  int64_t *count) {
-    int64_t at = stored_row(e, row), of = at / e->stored_rows, most = n;
+    int64_t at = gw_entry_stored_row(e, row), of = at / e->stored_rows, most = n;
     most = most < READ_AT_ONCE ? most : READ_AT_ONCE;
     *count = 1;
-    while (*count < most && stored_row(e, row + *count) == at + *count &&
+    while (*count < most && gw_entry_stored_row(e, row + *count) == at + *count &&
            (at + *count) / e->stored_rows == of) {
         ++*count;
     }
@@ -249,8 +248,8 @@ static gw_status read_transposed(const gw_entry *e, int64_t first, int64_t n, fl
                            : gw_fail(GW_E_NOMEM, e->t.name, "no memory to convert a row");
     for (int64_t done = 0; done < n && status == GW_OK;) {
         /* rows of one expert, or of the one tensor */
-        int64_t row = stored_row(e, first + done), x = row / wide, upto = done + 1;
-        while (upto < n && stored_row(e, first + upto) / wide == x) {
+        int64_t row = gw_entry_stored_row(e, first + done), x = row / wide, upto = done + 1;
+        while (upto < n && gw_entry_stored_row(e, first + upto) / wide == x) {
             upto++;
         }
         const gw_stored *t = e->stored[high > 1 || e->span > 0 ? 0 : x];
@@ -261,7 +260,7 @@ static gw_status read_transposed(const gw_entry *e, int64_t first, int64_t n, fl
                 gw_format_of(e->from)->decode(all, raw, (size_t)wide);
             }
             for (int64_t i = done; i < upto && status == GW_OK; i++) {
-                values[i * cols + c] = all[stored_row(e, first + i) % wide];
+                values[i * cols + c] = all[gw_entry_stored_row(e, first + i) % wide];
             }
         }
         done = upto;

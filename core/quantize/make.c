@@ -15,6 +15,7 @@
 #include "core/quantize/budget.h"
 #include "core/quantize/folder_out.h"
 #include "core/quantize/inputs.h"
+#include "core/quantize/merge.h"
 #include "core/quantize/original_check.h"
 #include "core/quantize/parts.h"
 
@@ -632,14 +633,26 @@ gw_status gw_quantize_model(const gw_quantize_options *o, gw_parallel_fn paralle
     const char *const *skip = NULL;
     gw_status status = GW_OK;
     gw_folder_type folder;
+    gw_merge *merge = NULL;
     GW_TRY(check_places(o));
     if (o->prune != NULL && (o->fit > 0 || gw_folder_type_named(o->type, &folder))) {
         return gw_fail(GW_E_ARGUMENT, "--prune-layers",
                        "not together with --fit or a folder's type: make a GGUF file without the "
                        "layers first (type copy), then that of it");
     }
+    if (o->n_lora > 0 && gw_folder_type_named(o->type, &folder)) {
+        return gw_fail(GW_E_ARGUMENT, "--lora",
+                       "not together with a folder's type: make a merged "
+                       "GGUF file");
+    }
     if (gw_folder_type_named(o->type, &folder)) {
         return gw_write_folder(o, &folder, parallel, backends);
+    }
+    if (o->n_lora > 0 && (o->prune != NULL || o->fit > 0 || o->calibrate != NULL || o->gptq)) {
+        return gw_fail(
+            GW_E_ARGUMENT, "--lora",
+            "not together with --prune-layers, --fit or --calibrate, which run the model "
+            "as it was: make a merged file first (type bf16), then that of it");
     }
     GW_TRY(gw_mixture_find(o->type != NULL || o->fit == 0 ? o->type : "q4_k_m", &m.mixture));
     arena = gw_arena_new();
@@ -648,6 +661,9 @@ gw_status gw_quantize_model(const gw_quantize_options *o, gw_parallel_fn paralle
     }
     GW_TRY_DONE(skipped_keys(o, arena, &skip));
     GW_TRY_DONE(gw_original_open(o->model, skip, o->prune, &m.source));
+    if (o->n_lora > 0) {
+        GW_TRY_DONE(gw_merge_into(&m.source, o->lora, o->n_lora, o->allow_requantize, &merge));
+    }
     if (is_of_folder(&m)) {
         GW_TRY_DONE(gw_original_check_form(&m.source));
     }
@@ -675,6 +691,7 @@ done:
     gw_inputs_free(m.inputs);
     gw_imatrix_free(&m.imatrix);
     gw_original_close(&m.source);
+    gw_merge_free(merge);
     gw_arena_free(arena);
     return status;
 }

@@ -11,9 +11,7 @@
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
-/* Where row `row` of the GGUF order stands in the folder's: pairs of a rotation side by side, there
- * half a head apart. */
-static int64_t row_before(const gw_original_tensor *t, int64_t row) {
+int64_t gw_original_row_before(const gw_original_tensor *t, int64_t row) {
     int64_t wide = t->heads > 0 ? t->rows * (t->n_dim == 1 ? t->cols : 1) / t->heads : 1;
     int64_t in_head = row % wide;
     return t->turning == 0 || in_head >= t->turning
@@ -30,7 +28,8 @@ static gw_status read_matrix(const gw_original_tensor *t, int64_t first, int64_t
     gw_status status =
         raw != NULL ? GW_OK : gw_fail(GW_E_NOMEM, t->name, "no memory for %lld rows", (long long)n);
     for (int64_t r = 0; r < n && status == GW_OK && t->turning > 0; r++) {
-        status = source.rows(&source, row_before(t, first + r), 1, raw + bytes * (size_t)r);
+        status =
+            source.rows(&source, gw_original_row_before(t, first + r), 1, raw + bytes * (size_t)r);
     }
     if (status == GW_OK && t->turning == 0) {
         status = source.rows(&source, first, n, raw);
@@ -50,7 +49,7 @@ static gw_status read_vector(const gw_original_tensor *t, int64_t first, int64_t
                            ? gw_entry_values(e, values)
                            : gw_fail(GW_E_NOMEM, t->name, "no memory for %zu values", count);
     for (int64_t i = 0; i < n * t->cols && status == GW_OK; i++) {
-        out[i] = values[row_before(t, first * t->cols + i)];
+        out[i] = values[gw_original_row_before(t, first * t->cols + i)];
     }
     free(values);
     return status;

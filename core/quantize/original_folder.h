@@ -12,6 +12,9 @@ gw_status gw_original_take_vocab(gw_original *s);
  * spec that the file will be read by; divisors of frequencies as tensors of the list. */
 gw_status gw_original_take_numbers(gw_original *s);
 gw_status gw_original_take_divisors(gw_original *s);
+/* Where row `row` of the GGUF order stands in the folder's: pairs of a rotation side by side, there
+ * half a head apart. */
+int64_t gw_original_row_before(const gw_original_tensor *t, int64_t row);
 /* Rows of a tensor whose state is floats. */
 gw_status gw_original_given(const gw_original_tensor *t, int64_t first, int64_t n, float *out);
 /* GW_E_UNSUPPORTED: `what` named `of` has no form in GGUF here. */
