@@ -21,6 +21,7 @@
 #include "core/plan/backend.h"
 #include "core/tensor/sample.h"
 #include "tests/op_list.h"
+#include "tests/op_packed.h"
 #include "tests/op_weights.h"
 #include "tests/random.h"
 #include "tests/sanitized.h"
@@ -271,7 +272,6 @@ static void oc_product(op_setup *s, int parts, int keep_rows, int mapped) {
     }
 }
 
-static int oc_v_dim(const op_case *c) { return c->v_dim > 0 ? c->v_dim : c->e; }
 static inline int oc_v_stored(const op_case *c) { return c->within ? 0 : oc_v_dim(c); }
 /* Positions that row i of ATTENTION sees, chunks aside. */
 static inline int oc_first_seen(const op_case *c, const gw_step *step, int i) {
@@ -281,7 +281,6 @@ static inline int oc_last_seen(const op_case *c, const gw_step *step, int i) {
     int last = step->last[i], edge = c->window > 0 ? step->pos[i] + c->window - 1 : last;
     return !c->both ? step->pos[i] : edge < last ? edge : last;
 }
-static int oc_most(const op_case *c) { return oc_v_dim(c) > c->e ? oc_v_dim(c) : c->e; }
 
 /* Value i (head, then the larger width) of position pos of a page in q8_0: core/plan/op.h. */
 static void oc_fill_q8(op_setup *s, const gw_tensor *k, const gw_tensor *v, size_t page, int i,
@@ -302,8 +301,6 @@ static void oc_fill_q8(op_setup *s, const gw_tensor *k, const gw_tensor *v, size
         }
     }
 }
-
-#include "tests/op_packed.h"
 
 /* The number at index i = element of [pages, g, e, P] (K) or [pages, g, P, e] (V). */
 static inline double oc_cached(const op_case *c, const void *cache, int is_k, size_t i) {
@@ -359,7 +356,7 @@ static void oc_caches(op_setup *s, int filled) {
                 continue;
             }
             if (gw_cache_bits(c->kv) > 0) {
-                oc_fill_packed(s, k, v, page, i, pos % GW_PAGE, kx, vx);
+                oc_fill_packed(c, oc_host(s, k), oc_host(s, v), page, i, pos % GW_PAGE, kx, vx);
                 continue;
             }
             if (in_k && c->kv == GW_FMT_F16) {

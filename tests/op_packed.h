@@ -1,19 +1,26 @@
-/* tests/op_packed.h - pages of caches in 4 and 5 bits (core/tensor/cells.h) for op_cases.h, which
- * includes it. */
+/* tests/op_packed.h - pages of caches in 4 and 5 bits (core/tensor/cells.h) for op_cases.h. */
 #ifndef GW_TESTS_OP_PACKED_H
 #define GW_TESTS_OP_PACKED_H
 
-#include "core/tensor/cells.h"
+#include <string.h>
 
-/* Value i (head, then the larger width) of position pos. */
-static void oc_fill_packed(op_setup *s, const gw_tensor *k, const gw_tensor *v, size_t page, int i,
-                           int pos, float kx, float vx) {
-    int most = oc_most(s->c), at = i % most, width[2] = {s->c->e, oc_v_dim(s->c)};
-    int bits = gw_cache_bits(s->c->kv), levels = 1 << bits;
-    size_t head = page * (size_t)s->c->kv_heads + (size_t)(i / most);
+#include "core/plan/op.h"
+#include "core/tensor/arith.h"
+#include "core/tensor/cells.h"
+#include "tests/op_list.h"
+
+static inline int oc_v_dim(const op_case *c) { return c->v_dim > 0 ? c->v_dim : c->e; }
+static inline int oc_most(const op_case *c) { return oc_v_dim(c) > c->e ? oc_v_dim(c) : c->e; }
+
+/* To the caches k and v: value i (head, then the larger width) of position pos. */
+static inline void oc_fill_packed(const op_case *c, unsigned char *k, unsigned char *v, size_t page,
+                                  int i, int pos, float kx, float vx) {
+    int most = oc_most(c), at = i % most, width[2] = {c->e, oc_v_dim(c)};
+    int bits = gw_cache_bits(c->kv), levels = 1 << bits;
+    size_t head = page * (size_t)c->kv_heads + (size_t)(i / most);
     for (int part = 0; part < 2; part++) {
         int e = width[part], is_k = part == 0;
-        unsigned char *p = oc_host(s, is_k ? k : v);
+        unsigned char *p = is_k ? k : v;
         p += head * GW_PAGE * (size_t)e / 32 * (4 * (size_t)bits + 2);
         if (at < e) {
             int code = (int)((is_k ? kx / 4.0f + 0.5f : vx / 2.0f + 0.5f) * (float)levels);

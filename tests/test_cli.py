@@ -724,7 +724,8 @@ def test_bench_reads_beside_large_weights(tmp_path):
     if record["decode_bytes"] <= caches:  # of a large server: no share of the memory
         assert record["mbu"] == 0
         return
-    assert record["mbu"] == pytest.approx(record["gbps"] / record["roof_read_gbps"], rel=1e-2)
+    share = record["gbps"] / record["roof_read_gbps"]  # above 1 where others were busy as the roof was measured
+    assert record["mbu"] == (pytest.approx(share, rel=1e-2) if share <= 1 else 0)
 
 
 # ---- perplexity ----------------------------------------------------------------------------------
