@@ -131,6 +131,12 @@ static gw_status sort(struct gw_segment *segment, const gw_node *node,
                          sizeof *p);
 }
 
+/* A thread for each result: in the prefill order, and where results have a term a lane at most. */
+static int is_each(const gw_node *node, const struct gw_experts_params *p, gw_fmt fmt) {
+    int plain = fmt == GW_FMT_F32 || fmt == GW_FMT_F16 || fmt == GW_FMT_BF16;
+    return plain && (node->args.experts.order == GW_ORDER_PREFILL || p->k <= GW_LANES);
+}
+
 /* The products of weight i to p->sums[i]. */
 static gw_status product(struct gw_segment *segment, const gw_node *node, way how,
                          const struct gw_experts_params *of, int i) {
@@ -141,6 +147,12 @@ static gw_status product(struct gw_segment *segment, const gw_node *node, way ho
     p->w[0] = of->w[i];
     p->bias[0] = of->bias[i];
     p->sums[0] = of->sums[i];
+    if (how == APART && is_each(node, p, fmt)) {
+        name_of(name, sizeof name, "each", fmt);
+        return gw_hip_record(segment, node, name,
+                             gw_hip_groups((size_t)entries * (size_t)p->m, GW_EXPERTS_THREADS), 1,
+                             1, GW_EXPERTS_THREADS, 1, 1, 0, p, sizeof *p);
+    }
     if (how == APART) {
         name_of(name, sizeof name, "sum", fmt);
         return gw_hip_record(segment, node, name,

@@ -84,6 +84,7 @@ static const struct {
     {"gw_attend_*",        "kernels_hip/attention/attention.hip"},
     {"gw_cells_*",         "kernels_hip/attention/cells.hip"},
     {"gw_experts_sum_*",   "kernels_hip/experts/experts_sum.hip"},
+    {"gw_experts_each_*",  "kernels_hip/experts/experts_sum.hip"},
     {"gw_experts_gemm_*",  "kernels_hip/experts/experts_gemm.hip"},
     {"gw_experts_glu_*",   "kernels_hip/experts/experts_decode.hip"},
     {"gw_experts_down_*",  "kernels_hip/experts/experts_decode.hip"},

@@ -1,6 +1,6 @@
 /* kernels_hip/experts/experts_sum.hip - products with experts' weights of any shape and format, in
  * both orders: a team per result, where the order is that of decode a lane for each of arith.h's,
- * else the first lane alone. */
+ * else the first lane alone; of plain floats a thread per result where that is all that works. */
 #include "kernels_hip/experts/experts.h"
 #include "kernels_hip/gemm/gemm_record.h"
 #include "kernels_hip/strip_e4m3.h"
@@ -160,6 +160,43 @@ __device__ static inline void sum_one(const struct gw_experts_params &p) {
     }
 }
 
+/* The same with a thread for each result: chains of the prefill order, and of decode results of at
+ * most GW_LANES terms, whose lanes have one each and are joined here as gw_shuffle_xor joins them. */
+template <class W> __device__ static inline void sum_each(const struct gw_experts_params &p) {
+    const size_t n = (size_t)blockIdx.x * GW_EXPERTS_THREADS + threadIdx.x;
+    const int entry = (int)(n / p.m), i = (int)(n % p.m);
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (entry >= gw_live(p.step) * p.used) {
+        return;
+    }
+    const int r = gw_expert_of(p, entry) * p.m + i;
+    const uint8_t *x =
+        (const uint8_t *)p.x + (size_t)(p.by_entry ? entry : entry / p.used) * W::x_bytes(p.k);
+    float acc = 0.0f;
+    if (p.prefill) {
+#pragma unroll 8
+        for (int t = 0; t < p.k; t++) {
+            acc = W::add(p.w[0], r, p.k, t, x, acc);
+        }
+    } else {
+        float of[GW_LANES];
+#pragma unroll
+        for (int t = 0; t < GW_LANES; t++) {
+            of[t] = t < p.k ? W::add(p.w[0], r, p.k, t, x, 0.0f) : 0.0f;
+        }
+#pragma unroll
+        for (int h = 1; h < GW_LANES; h *= 2) {
+#pragma unroll
+            for (int t = 0; t < GW_LANES; t += 2 * h) {
+                of[t] = of[t] + of[t + h];
+            }
+        }
+        acc = of[0];
+    }
+    p.sums[0][n] = gw_expert_sum(p, entry, 0, (size_t)r, acc);
+}
+
 #define SUM_QUANTIZED(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)            \
     GW_KERNEL(gw_experts_sum_##name, struct gw_experts_params, GW_EXPERTS_THREADS) {               \
         typedef format<low, high, offset, levels, term, sub, heads, bytes> F;                      \
@@ -170,8 +207,15 @@ GW_STRIP_KERNELS(SUM_QUANTIZED)
     GW_KERNEL(gw_experts_sum_##name, struct gw_experts_params, GW_EXPERTS_THREADS) {               \
         sum_one<kind, kind>(p);                                                                    \
     }
+#define EACH(name, kind)                                                                           \
+    GW_KERNEL(gw_experts_each_##name, struct gw_experts_params, GW_EXPERTS_THREADS) {              \
+        sum_each<kind>(p);                                                                         \
+    }
 SUM(f32, floats<float_f32>)
 SUM(f16, floats<float_f16>)
 SUM(bf16, floats<float_bf16>)
 SUM(e4m3, floats_e4m3)
 SUM(nvfp4_codes, floats_nvfp4)
+EACH(f32, floats<float_f32>)
+EACH(f16, floats<float_f16>)
+EACH(bf16, floats<float_bf16>)
