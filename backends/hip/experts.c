@@ -147,17 +147,13 @@ static gw_status product(struct gw_segment *segment, const gw_node *node, way ho
     p->w[0] = of->w[i];
     p->bias[0] = of->bias[i];
     p->sums[0] = of->sums[i];
-    if (how == APART && is_each(node, p, fmt)) {
-        name_of(name, sizeof name, "each", fmt);
-        return gw_hip_record(segment, node, name,
-                             gw_hip_groups((size_t)entries * (size_t)p->m, GW_EXPERTS_THREADS), 1,
-                             1, GW_EXPERTS_THREADS, 1, 1, 0, p, sizeof *p);
-    }
     if (how == APART) {
-        name_of(name, sizeof name, "sum", fmt);
-        return gw_hip_record(segment, node, name,
-                             gw_hip_groups((size_t)p->m, GW_EXPERTS_THREADS / GW_LANES), entries, 1,
-                             GW_EXPERTS_THREADS, 1, 1, 0, p, sizeof *p);
+        int each = is_each(node, p, fmt);
+        size_t numbers = each ? (size_t)entries * (size_t)p->m : (size_t)p->m;
+        size_t of_block = each ? GW_EXPERTS_THREADS : GW_EXPERTS_THREADS / GW_LANES;
+        name_of(name, sizeof name, each ? "each" : "sum", fmt);
+        return gw_hip_record(segment, node, name, gw_hip_groups(numbers, of_block),
+                             each ? 1 : entries, 1, GW_EXPERTS_THREADS, 1, 1, 0, p, sizeof *p);
     }
     name_of(name, sizeof name, "gemm", fmt);
     return gw_hip_record(segment, node, name,

@@ -67,10 +67,11 @@ struct gw_experts_params {
  * (entries * m over threads); in the decode order k is at most 32. gw_experts_sort: one block.
  * gw_experts_gemm_FORMAT: the same sums of sorted entries in the prefill order, grid (most tiles,
  * strips of m over waves of a block). gw_experts_act: sums to y of EXPERTS_GLU, grid (m over
- * threads, entries); gw_experts_join: sums to y of EXPERTS_DOWN, grid (m over threads, rows). gw_experts_glu_FORMAT, gw_experts_down_FORMAT: all of it in the
- * decode order; grid (m / 32, entries), (m / 16, rows). m is a multiple of 32, of 16 then. With a
- * shared expert the first `rows` of gw_experts_glu's second dimension are its, and the first one
- * counts the larger of m and own_n.
+ * threads, entries); gw_experts_join: sums to y of EXPERTS_DOWN, grid (m over threads, rows).
+ * gw_experts_glu_FORMAT, gw_experts_down_FORMAT: all of it in the decode order; grid (m / 32,
+ * entries), (m / 16, rows). m is a multiple of 32, of 16 then. With a shared expert the first
+ * `rows` of gw_experts_glu's second dimension are its, and the first one counts the larger of m
+ * and own_n.
  */
 /* gw_experts_many_glu_FORMAT, gw_experts_many_down_FORMAT: sorted entries in the decode order, y of
  * EXPERTS_GLU and sums of EXPERTS_DOWN; grid (most tiles, strips of m over those of a block). Tiles

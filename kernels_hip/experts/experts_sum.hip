@@ -161,7 +161,8 @@ __device__ static inline void sum_one(const struct gw_experts_params &p) {
 }
 
 /* The same with a thread for each result: chains of the prefill order, and of decode results of at
- * most GW_LANES terms, whose lanes have one each and are joined here as gw_shuffle_xor joins them. */
+ * most GW_LANES terms, whose lanes have one each and are joined here as gw_shuffle_xor joins
+ * them. */
 template <class W> __device__ static inline void sum_each(const struct gw_experts_params &p) {
     const size_t n = (size_t)blockIdx.x * GW_EXPERTS_THREADS + threadIdx.x;
     const int entry = (int)(n / p.m), i = (int)(n % p.m);
