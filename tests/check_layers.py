@@ -80,7 +80,7 @@ LIBRARIES = [
     (SIMD, ("cpu", "backends/cpu", "tests", "bench")),
     (THREADS, ("core/engine/batch",  # it waits for work (gw_batch_wait), and starts no thread
                "cpu", "backends/cpu", "backends/ref", "backends/opencl", "backends/hip", "backends/mpi",
-               "apps/serve", "apps/judge", "apps/vectors", "tests", "bench")),
+               "apps/serve", "apps/hub", "apps/judge", "apps/vectors", "tests", "bench")),
     (r"event2/", ("apps/serve",)),
     (VENDOR, ("backends/opencl", "kernels_hip", "tests")),
     (r"jansson\.h$", ("core/base", "core/image", "core/model", "core/quantize", "core/text", "apps",

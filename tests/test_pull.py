@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -339,6 +340,33 @@ def test_pieces(hub, tmp_path):
         assert open(path, "rb").read() == LARGE
         if number == 0:
             assert len(h.asked) == 5 and len({start for _, start, _ in h.asked}) == 5
+
+
+def test_pieces_end_anywhere(hub, tmp_path):
+    """A signal between pieces, a disk that is full: what is there is the file's beginning, and the next process goes on."""
+    h = hub({"m-Q4_0.gguf": LARGE})
+    h.server.hub = h
+    h.fault = lambda handler, name, start: time.sleep(20) if start >= 24 << 20 else None
+    child = subprocess.Popen([BIN, "pull", "user/repo"], env=os.environ | where(h, tmp_path), stderr=subprocess.PIPE)
+    part = tmp_path / f"hub/models--user--repo/blobs/{hashlib.sha256(LARGE).hexdigest()}.incomplete"
+    until = time.monotonic() + 60
+    while time.monotonic() < until and not (part.exists() and part.stat().st_size == 24 << 20):
+        time.sleep(0.02)
+    child.terminate()
+    start = time.monotonic()
+    assert child.wait(20) == 128 + 15 and time.monotonic() - start < 5
+    assert child.stderr.read().count(b"error:") == 0
+    child.stderr.close()
+    assert part.read_bytes() == LARGE[:24 << 20]
+    h.fault, h.asked = None, []
+    limit = 30 << 20
+    done = pull(h, tmp_path, check=False, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    assert done.returncode == 1 and done.stdout == "" and len(re.findall("error: .*cannot write", done.stderr)) == 1
+    assert part.read_bytes() == LARGE[:limit] and {start for _, start, _ in h.asked} == {24 << 20}
+    h.asked = []
+    assert open(pull(h, tmp_path).stdout.strip(), "rb").read() == LARGE
+    assert [start for _, start, _ in h.asked] == [limit]
+    check(tmp_path, LARGE, "m-Q4_0.gguf")
 
 
 def test_resume(hub, tmp_path):

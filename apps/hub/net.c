@@ -2,7 +2,7 @@
  *
  * A large file is asked for in pieces by several connections at once; each piece waits in memory
  * until those in front of it were taken, so that what is on disk is always the beginning of the
- * file, and its digest is computed as it comes. */
+ * file. It is not copied for that: its memory is used again when the taker no longer needs it. */
 #include "apps/hub/net.h"
 
 #include <inttypes.h>
@@ -23,7 +23,7 @@ static const size_t ANSWER_MOST = 64u << 20; /* of JSON */
 
 typedef struct transfer {
     void *easy, *headers;
-    int busy, done, result;
+    int busy, done, lent, result; /* lent: [from, from + have) was taken and may still be read */
     long code;
     uint64_t from, want; /* want: bytes asked for; UINT64_MAX: to the end */
     char *data;          /* [have] in memory, of a piece; NULL: bytes are handed on as they come */
@@ -99,7 +99,7 @@ static int keep(transfer *t, const char *data, size_t n, size_t most) {
         return -1;
     }
     if (t->have + n + 1 > t->room) {
-        size_t room = t->room * 2 + n + 4096;
+        size_t room = most == t->want ? most + 1 : t->room * 2 + n + 4096;
         char *grown = realloc(t->data, room);
         if (grown == NULL) {
             return -1;
@@ -148,6 +148,7 @@ static size_t take_file(char *data, size_t size, size_t count, void *user) {
         return 0;
     }
     f->from += n;
+    (void)f->taken(f->user, f->from); /* data is libcurl's */
     t->handed += n;
     return n;
 }
@@ -371,9 +372,8 @@ typedef struct pieces {
     const curl_library *c;
     void *multi;
     net_file *f;
-    transfer
-        t[CONNECTIONS * 2]; /* one more for each: it goes on while a piece waits for its turn */
-    uint64_t next;          /* byte from which on nothing was asked for */
+    transfer t[CONNECTIONS * 2]; /* one more for each: it goes on while a piece waits or is lent */
+    uint64_t next;               /* byte from which on nothing was asked for */
     int failures, no_ranges;
 } pieces;
 
@@ -402,15 +402,21 @@ static int again(pieces *p, transfer *t) {
     return code == APP_OK ? begin(p->c, p->multi, t, p->f->url) : code;
 }
 
-static int step(pieces *p) {
+/* Requests for bytes that none is under way for; with nothing under way, waits for memory first. */
+static int ask(pieces *p) {
     net_file *f = p->f;
     int active = 0, code = APP_OK;
+    uint64_t first = UINT64_MAX; /* end of the piece that will be free first */
     for (int i = 0; i < CONNECTIONS * 2; i++) {
-        active += p->t[i].busy;
+        const transfer *t = &p->t[i];
+        active += t->busy;
+        first = t->lent && t->from + t->have < first ? t->from + t->have : first;
     }
+    uint64_t taken = f->taken(f->user, active > 0 || first == UINT64_MAX ? 0 : first);
     for (int i = 0; i < CONNECTIONS * 2 && active < CONNECTIONS && p->next < f->size; i++) {
         transfer *t = &p->t[i];
-        if (!t->busy && !t->done) {
+        t->lent = t->lent && t->from + t->have > taken;
+        if (!t->busy && !t->done && !t->lent) {
             t->file = f;
             t->from = p->next;
             t->want = f->size - p->next < PIECE ? f->size - p->next : PIECE;
@@ -419,9 +425,16 @@ static int step(pieces *p) {
             active++;
         }
     }
+    return code;
+}
+
+static int step(pieces *p) {
+    net_file *f = p->f;
+    int code = ask(p);
     code = code == APP_OK ? move(p->c, p->multi) : code;
     for (transfer *t; code == APP_OK && (t = whole_piece(p)) != NULL;) {
         t->done = 0;
+        t->lent = 1;
         p->failures = 0;
         code = f->take(f->user, t->data, t->have) == 0 ? APP_OK : APP_FAILURE;
         f->from += t->have;
@@ -449,6 +462,7 @@ int net_fetch(net_file *f) {
     while (code == APP_OK && !p.no_ranges && f->from < f->size) {
         code = step(&p);
     }
+    (void)f->taken(f->user, f->from);
     for (int i = 0; i < CONNECTIONS * 2; i++) {
         end(c, multi, &p.t[i]);
     }

@@ -8,13 +8,16 @@
 
 #include "apps/terminal.h"
 
-/* Takes the bytes of a file in their order; non-zero ends the transfer (said by the taker). */
+/* Takes the bytes of a file in their order, which stay where they are until `taken` counts them;
+ * non-zero ends the transfer (said by the taker, who needs none of them any more). */
 typedef int (*net_taker)(void *user, const void *data, size_t bytes);
 
 typedef struct net_file {
     const char *url, *what; /* what: its name in messages */
     uint64_t from, size;    /* bytes that are there; of the whole file, UINT64_MAX: not known */
     net_taker take;
+    /* Bytes of the file that the taker no longer needs; waits for `least` of those it was given. */
+    uint64_t (*taken)(void *user, uint64_t least);
     int (*restart)(void *user); /* the server sends all of it again: what was taken is dropped */
     void *user;
     app_progress *progress;

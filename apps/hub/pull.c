@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "apps/common.h"
-#include "apps/hub/digest.h"
+#include "apps/hub/hasher.h"
 #include "apps/hub/net.h"
 #include "apps/hub/repo.h"
 #include "apps/signals.h"
@@ -36,53 +36,87 @@ int hub_is_offline(void) {
 
 typedef struct blob {
     int fd;
-    char part[HUB_PATH]; /* DIGEST.incomplete */
-    const char *what;
-    digest d;
+    char part[HUB_PATH];       /* DIGEST.incomplete */
+    const char *what, *digest; /* digest: NULL: nobody says it */
+    hasher hash;
     int is_git, has_digest;
     uint64_t size;
+    off_t at, begun; /* bytes that are written; of these, on their way to the disk */
 } blob;
 
+/* The disk writes while more comes: else all of it would be left to fsync. */
+static void begin_write_back(blob *b) {
+#ifdef SYNC_FILE_RANGE_WRITE
+    if (b->at - b->begun >= 8 << 20) {
+        (void)sync_file_range(b->fd, b->begun, b->at - b->begun, SYNC_FILE_RANGE_WRITE);
+        b->begun = b->at;
+    }
+#endif
+}
+
+/* The digest is computed meanwhile, and after it. */
 static int take(void *user, const void *data, size_t bytes) {
     blob *b = user;
-    digest_add(&b->d, data, bytes);
+    hasher_add(&b->hash, data, bytes);
     for (const char *at = data; bytes > 0;) {
         ssize_t n = write(b->fd, at, bytes);
         if (n < 0 && errno != EINTR) {
             app_error("%s: cannot write: %s", b->part, strerror(errno));
+            (void)hasher_done(&b->hash, UINT64_MAX);
             return -1;
         }
         at += n > 0 ? n : 0;
         bytes -= n > 0 ? (size_t)n : 0;
+        b->at += n > 0 ? n : 0;
     }
+    begin_write_back(b);
     return 0;
 }
 
-static int begin_digest(blob *b) {
-    b->has_digest = digest_begin(&b->d, b->is_git, b->size) == 0;
-    return b->has_digest ? 0 : -1;
+static uint64_t taken(void *user, uint64_t least) {
+    blob *b = user;
+    return hasher_done(&b->hash, least);
+}
+
+static void begin_digest(blob *b) {
+    hasher_drop(&b->hash);
+    if (b->digest == NULL) {
+        hasher_begin_none(&b->hash);
+    } else {
+        b->has_digest = hasher_begin(&b->hash, b->is_git, b->size) == 0;
+    }
 }
 
 static int restart(void *user) {
     blob *b = user;
-    digest_drop(&b->d);
+    hasher_drop(&b->hash);
     if (ftruncate(b->fd, 0) != 0 || lseek(b->fd, 0, SEEK_SET) != 0) {
         app_error("%s: cannot be begun again: %s", b->part, strerror(errno));
         return -1;
     }
-    (void)begin_digest(b);
+    b->at = b->begun = 0;
+    begin_digest(b);
     return 0;
 }
 
-/* What an earlier process left is read for its digest. Bytes that are there. */
+/* What an earlier process left is read for its digest. Bytes that are there; UINT64_MAX: a fault
+ * that was said, or a signal. */
 static uint64_t take_over(blob *b) {
+    const size_t half = 1 << 20; /* one is read while the other one is hashed */
     uint64_t have = 0;
-    char *buffer = malloc(1 << 20);
-    for (ssize_t n; buffer != NULL && (n = read(b->fd, buffer, 1 << 20)) > 0;) {
-        digest_add(&b->d, buffer, (size_t)n);
+    char *buffer = malloc(2 * half), *at = buffer;
+    for (ssize_t n; buffer != NULL && *signals_cancel() == 0 && (n = read(b->fd, at, half)) > 0;) {
+        hasher_add(&b->hash, at, (size_t)n);
+        (void)hasher_done(&b->hash, have);
         have += (uint64_t)n;
+        at = at == buffer ? buffer + half : buffer;
     }
+    (void)hasher_done(&b->hash, have);
     free(buffer);
+    b->at = b->begun = (off_t)have;
+    if (*signals_cancel() != 0) {
+        return UINT64_MAX;
+    }
     if (have > b->size) { /* of another file */
         return restart(b) == 0 ? 0 : UINT64_MAX;
     }
@@ -90,38 +124,39 @@ static uint64_t take_over(blob *b) {
 }
 
 /* The whole file is in b->part: is it the one that was promised? */
-static int is_right(blob *b, const char *want) {
+static int is_right(blob *b) {
     char got[65] = "";
     if (!b->has_digest) {
         return 1; /* a small file, by its size: no library here computes SHA-1 */
     }
-    digest_end(&b->d, got);
-    return strcmp(got, want) == 0;
+    hasher_end(&b->hash, got);
+    return strcmp(got, b->digest) == 0;
 }
 
 static int fetch_blob(const char *url, const hub_file *f, blob *b, app_progress *p, uint64_t before,
                       uint64_t total) {
     for (int tries = 0; tries < 2; tries++) {
-        (void)begin_digest(b);
+        begin_digest(b);
         lseek(b->fd, 0, SEEK_SET);
         net_file file = {.url = url,
                          .what = f->path,
                          .size = f->size,
                          .take = take,
+                         .taken = taken,
                          .restart = restart,
                          .user = b,
                          .progress = p,
                          .before = before,
                          .total = total};
         file.from = take_over(b);
-        int code = file.from == UINT64_MAX ? APP_FAILURE : APP_OK;
+        int code = file.from == UINT64_MAX ? signals_exit_code(APP_FAILURE) : APP_OK;
         if (code == APP_OK && file.from < f->size) {
             code = net_fetch(&file);
         }
         if (code != APP_OK) {
             return code;
         }
-        if (is_right(b, f->digest)) {
+        if (is_right(b)) {
             return APP_OK;
         }
         if (ftruncate(b->fd, 0) != 0) {
@@ -136,7 +171,7 @@ static int fetch_blob(const char *url, const hub_file *f, blob *b, app_progress 
 /* Under the blob's lock: the blob, whole and checked, under its name. */
 static int make_blob(const char *url, const hub_file *f, const char *path, app_progress *p,
                      uint64_t before, uint64_t total) {
-    blob b = {.what = f->path, .is_git = f->is_git, .size = f->size};
+    blob b = {.what = f->path, .digest = f->digest, .is_git = f->is_git, .size = f->size};
     snprintf(b.part, sizeof b.part, "%.2000s.incomplete", path);
     b.fd = open(b.part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (b.fd < 0) {
@@ -144,7 +179,7 @@ static int make_blob(const char *url, const hub_file *f, const char *path, app_p
         return APP_FAILURE;
     }
     int code = fetch_blob(url, f, &b, p, before, total);
-    digest_drop(&b.d);
+    hasher_drop(&b.hash);
     struct stat st;
     if (code == APP_OK && (fsync(b.fd) != 0 || fstat(b.fd, &st) != 0 ||
                            (uint64_t)st.st_size != f->size || rename(b.part, path) != 0)) {
@@ -322,15 +357,16 @@ static int pull_address(const char *address, char *out) {
         return APP_FAILURE;
     }
     app_note("downloading %s; nobody names its digest", address);
-    (void)begin_digest(&b);
+    begin_digest(&b);
     net_file file = {.url = address,
                      .what = address,
                      .size = UINT64_MAX,
                      .take = take,
+                     .taken = taken,
                      .restart = restart,
                      .user = &b};
     int code = net_fetch(&file);
-    digest_drop(&b.d);
+    hasher_drop(&b.hash);
     if (code == APP_OK && (fsync(b.fd) != 0 || rename(b.part, out) != 0)) {
         app_error("%s: cannot be finished: %s", b.part, strerror(errno));
         code = APP_FAILURE;
