@@ -107,16 +107,20 @@ static int print_model(void *user, const char *folder, const char *name) {
 
 /* models--USER--REPO */
 static int print_repo(void *user, const char *root, const char *name) {
+    int *n = user;
     char repo[HUB_NAME], snapshot[HUB_PATH];
     const char *rest = strncmp(name, "models--", 8) == 0 ? name + 8 : NULL;
     const char *cut = rest != NULL ? strstr(rest, "--") : NULL;
     (void)root;
-    (void)user;
     if (cut == NULL) {
         return APP_OK;
     }
     snprintf(repo, sizeof repo, "%.*s/%s", (int)(cut - rest), rest, cut + 2);
-    return cache_snapshot(repo, "main", snapshot) ? each(snapshot, print_model, repo) : APP_OK;
+    if (!cache_snapshot(repo, "main", snapshot)) {
+        return APP_OK;
+    }
+    *n += 1;
+    return each(snapshot, print_model, repo);
 }
 
 static int run_ls(const app_options *o) {
@@ -126,7 +130,10 @@ static int run_ls(const app_options *o) {
         return APP_FAILURE;
     }
     out_text("| model | size | path |\n|---|---:|---|\n");
-    int code = each(root, print_repo, NULL);
+    int n = 0, code = each(root, print_repo, &n);
+    if (n == 0 && code == APP_OK) {
+        app_note("no model in %s: 'godwit pull USER/REPO' downloads one", root);
+    }
     return out_failed() ? APP_FAILURE : code;
 }
 

@@ -170,6 +170,11 @@ def test_token_and_mirror(hub, tmp_path):
     assert set(other.tokens) == {None}  # the token is the first host's alone
 
 
+def test_ls_of_nothing(hub, tmp_path):
+    listed = run("ls", env=where(hub(), tmp_path))
+    assert listed.stdout.count("\n") == 2 and f"no model in {tmp_path}/hub: 'godwit pull" in listed.stderr
+
+
 def test_several_processes(hub, tmp_path):
     """One downloads, the others wait for it."""
     h = hub()
@@ -411,7 +416,8 @@ def test_lists_that_are_refused(hub, tmp_path, code, word):
     h = hub()
     h.list_fault = lambda handler: handler.reply(code, b"{}") or True
     done = pull(h, tmp_path, check=False)
-    assert done.returncode == 1 and word in done.stderr
+    assert done.returncode == 1 and word in done.stderr and "error: user/repo: " in done.stderr
+    assert code != 404 or h.url in done.stderr  # which hub
 
 
 def test_disk_is_looked_at_first(hub, tmp_path):

@@ -261,7 +261,7 @@ static int fault(const curl_library *c, const transfer *t, const char *what, con
                   "and HF_TOKEN be set",
                   what);
     } else if (t->code == 404) {
-        app_error("%s: no such model or file on the hub (404)", what);
+        app_error("%s: no such model or file on %.*s (404)", what, host, url);
     } else if (t->code == 429) {
         app_error("%s: the hub has had too many requests (429): try again later, or set HF_TOKEN",
                   what);
@@ -287,7 +287,7 @@ static int pause_before(int tried, double asked) {
 
 /* ---- small answers --------------------------------------------------------------------------- */
 
-int net_get(const char *url, char **text, size_t *bytes) {
+int net_get(const char *url, const char *what, char **text, size_t *bytes) {
     const curl_library *c = curl_open();
     void *multi = c != NULL ? c->multi_init() : NULL;
     transfer t = {.want = UINT64_MAX};
@@ -301,7 +301,7 @@ int net_get(const char *url, char **text, size_t *bytes) {
             break;
         }
         code = tried + 1 < TRIES && may_pass(&t) ? pause_before(tried, t.retry_after)
-                                                 : fault(c, &t, url, url);
+                                                 : fault(c, &t, what, url);
     }
     if (code == APP_OK) {
         *text = t.data != NULL ? t.data : calloc(1, 1);

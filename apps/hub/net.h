@@ -26,7 +26,7 @@ typedef struct net_file {
 
 /* Exit codes; the error was said. A wrong status, a connection that ends early or does not move,
  * 429 and 5xx are tried again for a while; nothing that was taken is asked for twice. */
-int net_get(const char *url, char **text, size_t *bytes); /* free(*text) */
+int net_get(const char *url, const char *what, char **text, size_t *bytes); /* free(*text) */
 int net_fetch(net_file *f);
 
 /* The token of HF_TOKEN or of the file that the hub's own tools write; "": none. */

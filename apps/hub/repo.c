@@ -98,7 +98,7 @@ int repo_list(const hub_name *name, hub_repo *out) {
              name->repo, name->revision);
     char *text = NULL;
     size_t bytes = 0;
-    int code = net_get(url, &text, &bytes);
+    int code = net_get(url, name->repo, &text, &bytes);
     code = code == APP_OK ? parse(text, bytes, name, out) : code;
     free(text);
     if (code != APP_OK) {
