@@ -31,7 +31,7 @@ typedef struct gw_cpu_attention {
     int kv_heads, group, e;    /* group: query heads of one KV head */
     int ev, v_first;           /* width of a value and of a result  */
     float scale;
-    int window, chunk;           /* 0: all  */
+    int window, chunk;           /* 0: all; chunk -1: all but the first, which sees itself */
     float softcap;               /* 0: none */
     const float *sinks, *slopes; /* of every query head, or NULL */
     const float *bias;           /* [heads, 2 reach + 1] by distance, or NULL */
@@ -136,7 +136,7 @@ size_t gw_cpu_codes_scratch(size_t heads, size_t pages, size_t e);
 /* First and one past the last position that a row at pos sees. */
 static inline int gw_cpu_first_seen(int pos, int window, int chunk) {
     int first = window > 0 && pos >= window ? pos - window + 1 : 0;
-    int begin = chunk > 0 ? pos - pos % chunk : 0;
+    int begin = chunk > 0 ? pos - pos % chunk : -chunk < pos ? -chunk : pos;
     return begin > first ? begin : first;
 }
 static inline int gw_cpu_last_seen(const gw_cpu_attention *job, int row) {

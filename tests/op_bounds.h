@@ -273,7 +273,7 @@ static double head_error(const op_setup *s, size_t i, size_t h) {
     rotate_query(c, (const float *)oc_host(s, s->node.in[0]) + (i * (size_t)c->heads + h) * e, q);
     double d = 0.0, low = INFINITY, high = -INFINITY, top = 0.0, scale = 1.0 / sqrt((double)e);
     int pos = s->step.pos[i], first = oc_first_seen(c, &s->step, (int)i);
-    int chunk = c->chunk > 0 ? pos - pos % c->chunk : 0;
+    int chunk = c->chunk > 0 ? pos - pos % c->chunk : -c->chunk < pos ? -c->chunk : pos;
     size_t ev = (size_t)oc_v_dim(c);
     double loudest_q = 0.0, loudest_k = 0.0;
     const float *slopes = c->slopes ? oc_host(s, s->node.w[1]) : NULL;

@@ -264,7 +264,7 @@ typedef struct states {
 } states;
 
 static gw_status keep(void *user, gw_session *s, int32_t pos, int32_t n) {
-    return gw_session_hidden_read(s, 0, n, ((states *)user)->h[pos]);
+    return gw_session_hidden_read(s, 0, n, ((states *)user)->h[pos], D);
 }
 
 static void hand_back(void *user, int32_t pos, int32_t n, float *rows) {

@@ -233,7 +233,8 @@ static size_t scratch_attention(const gw_node *node, int rows) {
 
 static int32_t first_seen(const gw_attn_args *a, int32_t pos) {
     int32_t first = a->window > 0 && pos >= a->window ? pos - a->window + 1 : 0;
-    int32_t chunk = a->chunk > 0 ? pos - pos % a->chunk : 0;
+    int32_t later = -a->chunk < pos ? -a->chunk : pos;
+    int32_t chunk = a->chunk > 0 ? pos - pos % a->chunk : later;
     return chunk > first ? chunk : first;
 }
 

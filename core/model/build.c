@@ -18,7 +18,8 @@ gw_status gw_graph_new(const gw_graph_inputs *in, gw_graph *out) {
         cards = (size_t)in->groups[d].n > cards ? (size_t)in->groups[d].n : cards;
     }
     size_t most = cards * (EACH * (size_t)bp->n_blocks * ((size_t)in->hp->n_layers + 1) + 4);
-    gw_graph g = {.max_nodes = most, .max_tensors = most + 4 + views};
+    most += (size_t)in->n_taps;
+    gw_graph g = {.max_nodes = most, .max_tensors = most + 4 + views + (size_t)in->n_taps};
     g.nodes = calloc(g.max_nodes, sizeof *g.nodes);
     g.blocks = calloc(g.max_nodes, sizeof *g.blocks);
     g.tensors = calloc(g.max_tensors, sizeof *g.tensors);
@@ -653,6 +654,17 @@ static void start_walk(gw_graph *graph, const gw_graph_inputs *in, int first,
     }
 }
 
+/* Copies of the stream as it is before a layer. */
+static void tap(walk *w, int layer) {
+    for (int i = 0; i < w->in->n_taps; i++) {
+        if (w->in->tap_layer[i] == layer) {
+            w->device = w->in->taps[i].device;
+            gw_node *node = new_node(w, GW_OP_COLUMNS, "tap", view_of_rows(w, &w->in->taps[i]));
+            node->in[0] = w->graph->stream[0];
+        }
+    }
+}
+
 void gw_graph_body(gw_graph *graph, const gw_graph_inputs *in, int first, int end) {
     walk w[GW_MAX_CARDS];
     start_walk(graph, in, first, w);
@@ -660,6 +672,7 @@ void gw_graph_body(gw_graph *graph, const gw_graph_inputs *in, int first, int en
         emit_section(w, GW_SECTION_START, NULL);
     }
     for (w->layer = first; w->layer < end; w->layer++) {
+        tap(w, w->layer);
         mark_idle(w);
         emit_section(w, GW_SECTION_LAYER, NULL);
         for (int c = 0; w->layer < in->n_deep && in->gate != NULL && c < w->group->n; c++) {
@@ -667,6 +680,9 @@ void gw_graph_body(gw_graph *graph, const gw_graph_inputs *in, int first, int en
             w[c].device = graph->stream[c]->device;
             see(&w[c], 1 + w->layer);
         }
+    }
+    if (end == in->hp->n_layers) {
+        tap(w, end);
     }
 }
 
@@ -704,7 +720,12 @@ void gw_graph_hidden(gw_graph *graph, const gw_graph_inputs *in) {
         stop++;
     }
     size_t before = graph->n_nodes;
-    emit_blocks(w, GW_SECTION_HEAD, first, stop, &in->hidden);
+    if (gw_spec_named_number(w->bp, in->hp, "hands_raw", 0.0) > 0.0) { /* what the layers have given */
+        w->device = in->hidden.device;
+        new_node(w, GW_OP_COLUMNS, "hidden", new_view(w, &in->hidden))->in[0] = graph->stream[0];
+    } else {
+        emit_blocks(w, GW_SECTION_HEAD, first, stop, &in->hidden);
+    }
     graph->hidden =
         graph->n_nodes > before ? graph->nodes[graph->n_nodes - 1].out : graph->stream[0];
 }

@@ -76,6 +76,8 @@ const char *gw_checkpoint_path(const gw_checkpoint *c); /* as given, or "(memory
 uint64_t gw_checkpoint_file_bytes(const gw_checkpoint *c);
 /* The hyper-parameters, read and range-checked: head counts divide, epsilons are finite, ... */
 const gw_hparams *gw_checkpoint_hparams(const gw_checkpoint *c);
+/* Is it a head that drafts for another model (EAGLE-3)? Nothing else opens such files. */
+int gw_checkpoint_drafts(const gw_checkpoint *c);
 /* The spec that they were read by (core/model/spec.h). */
 const struct gw_blueprint *gw_checkpoint_blueprint(const gw_checkpoint *c);
 /* "llama", "qwen2", "LlamaForCausalLM": what gw_spec_find takes; "" when the file names none. */

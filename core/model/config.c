@@ -294,7 +294,7 @@ static const struct {
     [GW_NUM_V_FIRST] = {"column of a key where the value begins", -1, 1 << 13},
     [GW_NUM_FF] = {"feed-forward width", 1, 1 << 24},
     [GW_NUM_WINDOW] = {"sliding window", 0, 1 << 30},
-    [GW_NUM_CHUNK] = {"attention chunk", 0, 1 << 30},
+    [GW_NUM_CHUNK] = {"attention chunk", -1, 1 << 30},
     [GW_NUM_ROPE] = {"kind of rope", -1, GW_MAX_ROPES - 1},
     [GW_NUM_Q_FACTOR] = {"factor of q", -1, GW_MAX_FACTORS - 1},
     [GW_NUM_ATTN_SCALE] = {"scale of attention", 1e-9, 1e9},
@@ -463,8 +463,9 @@ static void settle_reach(const gw_blueprint *bp, gw_hparams *hp) {
     }
     for (int i = 0; i < hp->n_layers; i++) {
         const gw_layer *l = &hp->layer[i];
-        int32_t window = l->window > 0 ? l->window : l->chunk;
-        int32_t seen = l->chunk > 0 && l->chunk < window ? l->chunk : window;
+        int32_t chunk = l->chunk > 0 ? l->chunk : 0;
+        int32_t window = l->window > 0 ? l->window : chunk;
+        int32_t seen = chunk > 0 && chunk < window ? chunk : window;
         gw_layer *cache = &hp->layer[l->cache_of];
         int first = l->cache_of == i;
         if (!bounded || !l->causal || seen == 0) {

@@ -298,7 +298,7 @@ static gw_status read_alignment(parser *p) {
 
 /* ---- tensors ----------------------------------------------------------------------------- */
 
-enum { GGUF_I32 = 26 };
+enum { GGUF_I32 = 26, GGUF_I64 = 27 };
 
 static gw_status format_of(const parser *p, const char *name, uint32_t type, gw_fmt *out) {
     const char *repacked = gw_format_repacked((int64_t)(int32_t)type);
@@ -315,7 +315,8 @@ static gw_status format_of(const parser *p, const char *name, uint32_t type, gw_
                        "file in a type of GGUF itself",
                        name, type);
     }
-    if (type == GGUF_I32) { /* a table of numbers: no weight, and no fault (gguf_split.c) */
+    /* A table of numbers: no weight, and no fault (gguf_split.c). One of 64 bits shows by its bytes. */
+    if (type == GGUF_I32 || type == GGUF_I64) {
         *out = GW_FMT_I32;
         return GW_OK;
     }
@@ -391,6 +392,12 @@ static gw_status parse_tensor(parser *p, gw_map *names) {
     GW_TRY(take_u32(p, "a tensor entry", &type));
     GW_TRY(format_of(p, t->name, type, &t->fmt));
     GW_TRY(size_of_tensor(p, t));
+    uint64_t bytes = t->bytes;
+    if (type == GGUF_I64 && (!gw_size_mul(bytes, 2, &bytes) || bytes > SIZE_MAX)) {
+        return gw_fail(GW_E_OVERFLOW, g->where, "the bytes of tensor %s do not fit 64 bits",
+                       t->name);
+    }
+    t->bytes = (size_t)bytes;
     GW_TRY(take_u64(p, "a tensor entry", &t->at)); /* from the start of the data, for now */
     g->n_tensors++;
     return GW_OK;

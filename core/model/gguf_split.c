@@ -29,11 +29,19 @@ static gw_status read_split(const gw_gguf *g, split *out) {
     return GW_OK;
 }
 
+static const char *integers(const gw_stored *t) {
+    size_t n = 1;
+    for (int i = 0; i < t->n_dim; i++) {
+        n *= (size_t)t->dim[i];
+    }
+    return t->bytes == n * sizeof(int64_t) ? "I64" : "I32";
+}
+
 static gw_status add_part(gw_checkpoint *c, gw_gguf *g) {
     c->gguf[c->n_gguf++] = g;
     for (size_t i = 0; i < gw_gguf_tensors(g); i++) {
         const gw_stored *t = gw_gguf_tensor(g, i);
-        GW_TRY(t->fmt == GW_FMT_I32 ? gw_checkpoint_add_unusable(c, gw_gguf_where(g), t, "I32")
+        GW_TRY(t->fmt == GW_FMT_I32 ? gw_checkpoint_add_unusable(c, gw_gguf_where(g), t, integers(t))
                                     : gw_checkpoint_add(c, gw_gguf_where(g), t));
     }
     return GW_OK;

@@ -22,6 +22,14 @@ static int is_wrapper(const json_t *config, const char *name) {
     return gw_spec_of(name) == NULL && json_object_get(config, "auto_map") == NULL;
 }
 
+/* A head of EAGLE-3 may be called after the model that its layer is of (SafeAILab's are). */
+static int is_eagle3(const json_t *config, const char *name) {
+    const char *type = json_string_value(json_object_get(config, "speculators_model_type"));
+    return json_is_integer(json_object_get(config, "draft_vocab_size")) &&
+           (type != NULL ? strcmp(type, "eagle3") == 0
+                         : strcmp(name, "LlamaForCausalLM") == 0 || strstr(name, "Eagle3") != NULL);
+}
+
 gw_status gw_config_hf_architecture(const char *where, const json_t *config, int needed, char *out,
                                     size_t capacity) {
     json_t *list = NULL;
@@ -32,6 +40,7 @@ gw_status gw_config_hf_architecture(const char *where, const json_t *config, int
         if (name == NULL) {
             return gw_fail(GW_E_TYPE, where, "\"architectures\" must be a list of names");
         }
+        name = is_eagle3(config, name) ? "Eagle3Speculator" : name;
         const char *type = json_string_value(json_object_get(config, "model_type"));
         if (type != NULL && is_wrapper(config, name) && gw_spec_class(type, out, capacity)) {
             return GW_OK; /* PeftModelForCausalLM and other wrappers: the type decides */
@@ -50,7 +59,8 @@ gw_status gw_config_hf_architecture(const char *where, const json_t *config, int
 }
 
 gw_facts gw_config_hf_facts(const char *where, const json_t *config) {
-    static const char *const inner[] = {"text_config", "llm_config", "language_config"};
+    static const char *const inner[] = {"text_config", "llm_config", "language_config",
+                                        "transformer_layer_config"};
     gw_facts facts = {.where = where, .object = config, .in_folder = 1};
     for (size_t i = 0; i < sizeof inner / sizeof inner[0]; i++) {
         const json_t *text = json_object_get(config, inner[i]);

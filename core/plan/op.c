@@ -270,7 +270,7 @@ static gw_status check_attention(const gw_node *node) {
     const gw_attn_args *a = &node->args.attn;
     int ev = a->v_dim > 0 ? a->v_dim : a->head_dim;
     if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads != 0 || a->head_dim < 1 ||
-        a->v_dim < 0 || a->window < 0 || a->chunk < 0) {
+        a->v_dim < 0 || a->window < 0 || a->chunk < -1) {
         return refuse(node, "the output", node->out, "heads in whole groups");
     }
     if (!is_matrix(node->in[0], GW_FMT_F32, (int64_t)a->heads * a->head_dim) ||
@@ -285,7 +285,7 @@ static gw_status check_attention(const gw_node *node) {
             return refuse(node, i == 0 ? "the sinks" : "the slopes", node->w[i], "f32 [h]");
         }
     }
-    if (a->reach < 0 || a->reach > 1 << 20 || (a->both && a->chunk > 0) ||
+    if (a->reach < 0 || a->reach > 1 << 20 || (a->both && a->chunk != 0) ||
         (node->w[2] != NULL && !is_vector(node->w[2], a->heads * (2 * (int64_t)a->reach + 1)))) {
         return refuse(node, "the bias by distance", node->w[2], "f32 [h (2 reach + 1)]");
     }

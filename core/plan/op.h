@@ -302,7 +302,8 @@ typedef struct gw_attn_args {
     int v_dim;      /* ev; 0: head_dim */
     int v_first;    /* where the value begins in the key; read where there is no V cache */
     int window;     /* positions seen, the own one included; 0: all. Both ways: so many each way */
-    int chunk;      /* only positions of the same chunk of so many; 0: all */
+    int chunk;      /* only positions of the same chunk of so many; 0: all; -1: all but the first,
+                     * whose row sees itself alone */
     float softcap;  /* scores become softcap * tanh(score / softcap); 0: none */
     int both;       /* not causal: positions up to step.last of the row are seen */
     int reach;      /* of w2: distances beyond +-reach count as that */

@@ -16,7 +16,8 @@
 
 #define FORM_SPAN                                                                                  \
     const int pos = STEP_POS(row), windowed = window > 0 && pos >= window ? pos - window + 1 : 0;  \
-    const int chunked = chunk > 0 ? pos - pos % chunk : 0, lo = max(windowed, chunked);            \
+    const int chunked = chunk > 0 ? pos - pos % chunk : min(-chunk, pos);                          \
+    const int lo = max(windowed, chunked);                                                         \
     const int edge = window > 0 ? pos + window - 1 : INT_MAX;                                      \
     const int high = flags & BOTH ? min(edge, STEP_LAST(row)) : pos;                               \
     const int first = lo / GW_PAGE, last = high / GW_PAGE

@@ -15,7 +15,8 @@ struct more_span : gw_span {
 GW_DEVICE more_span span_more(const struct gw_attend_more_params &p, int row) {
     more_span s;
     (gw_span &)s = span_of(p.step, row, p.window);
-    const int chunk = p.chunk > 0 ? s.pos - s.pos % p.chunk : 0;
+    const int later = -p.chunk < s.pos ? -p.chunk : s.pos;
+    const int chunk = p.chunk > 0 ? s.pos - s.pos % p.chunk : later;
     s.lo = chunk > s.lo ? chunk : s.lo;
     s.first = s.lo / GW_PAGE;
     s.high = s.pos;

@@ -1,6 +1,7 @@
 /* core/engine/batch/drafts.c - see drafts.h. */
 #include "core/engine/batch/drafts.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,16 @@ static gw_status open_model(gw_batch *b, gw_model *model) {
     }
     d->model->cancel = NULL;
     d->vocab = its < ours ? its : ours;
+    if (gw_model_draft_tokens(model) != NULL) {
+        d->vocab = ours;
+        d->spread = malloc((size_t)ours * sizeof *d->spread);
+        if (d->spread == NULL) {
+            return gw_fail(GW_E_NOMEM, "draft", "no memory for logits");
+        }
+        for (int32_t i = 0; i < ours; i++) {
+            d->spread[i] = -INFINITY;
+        }
+    }
     return gw_session_draw_rows(d->model);
 }
 
@@ -85,6 +96,7 @@ void gw_drafts_close(gw_batch *b) {
     free(d->of);
     free(d->found);
     free(d->n_found);
+    free(d->spread);
 }
 
 gw_status gw_seq_drafts_open(const gw_batch *b, gw_seq *s) {
@@ -294,6 +306,8 @@ static gw_status draw_step(gw_batch *b, int32_t n, int32_t j) {
         }
         ruled[row] =
             gw_writer_rule(s->writer, &d->rules[row]) && gw_session_draws(d->model, &d->rules[row]);
+        /* a device numbers tokens as the draft model does: noise is of the target's */
+        ruled[row] &= d->spread == NULL || d->rules[row].temperature == 0.0f;
         d->rules[row] = ruled[row] ? d->rules[row] : none;
         any |= ruled[row++];
     }
@@ -302,6 +316,9 @@ static gw_status draw_step(gw_batch *b, int32_t n, int32_t j) {
     }
     for (int32_t i = 0; i < row; i++) {
         d->ids[i] = any && ruled[i] ? d->ids[i] : -1;
+        if (d->ids[i] >= 0 && d->spread != NULL) {
+            d->ids[i] = gw_model_draft_tokens(d->model->model)[d->ids[i]];
+        }
     }
     return GW_OK;
 }
@@ -319,6 +336,10 @@ static gw_status take_step(gw_batch *b, int32_t n, int32_t j) {
         if (id < 0) {
             GW_TRY(gw_rows_fetch(d->model, row));
             const float *logits = gw_rows_logits(d->model, row);
+            if (logits != NULL && d->spread != NULL) {
+                gw_model_spread(d->model->model, logits, d->spread);
+                logits = d->spread;
+            }
             gw_status status = logits != NULL
                                    ? gw_writer_draft(s->writer, logits, d->vocab, s->n + j, &id)
                                    : GW_OK;

@@ -41,7 +41,8 @@ typedef struct gw_seq_drafts {
 
 /* Hidden states for a draft model that takes them (drafts_states.c). */
 typedef struct gw_draft_states {
-    int32_t width;     /* of a state; 0: it takes none                                   */
+    int32_t width;     /* of what a row takes; 0: it takes none                          */
+    int32_t own_at;    /* where the draft model's own state begins in that                */
     float *rows;       /* of each slot those of its last positions: n from `first` on    */
     int32_t *first, *n; /* [parallel] */
     float *own;          /* [parallel, width] of the draft model, behind its last row      */
@@ -53,6 +54,7 @@ typedef struct gw_drafts {
     int lookup;                       /* is asked for                     */
     gw_session *model;                /* NULL: no draft model             */
     int32_t vocab;                    /* logits of it that are tokens     */
+    float *spread; /* [the target's] of one with a vocabulary of its own; or NULL */
     gw_length length;                 /* mode and length; no times        */
     uint64_t passes;                  /* of decode, so far                */
     gw_timing width[GW_PARALLEL_MAX]; /* seconds of a decode pass of 1.. rows      */

@@ -25,11 +25,16 @@ gw_status gw_draft_states_open(gw_batch *b) {
     }
     int32_t widest = gw_session_widest(b->session), slots = b->parallel;
     size_t most = (size_t)(b->chunk > widest ? b->chunk : widest);
-    int32_t width = gw_session_hidden_width(b->session);
-    if (gw_session_hidden_width(draft) != width) {
+    int32_t layer[GW_TAPS], width = gw_model_given_width(draft->model);
+    int taps = 0;
+    GW_TRY(gw_model_taps(draft->model, b->model, layer, &taps));
+    GW_TRY(taps > 0 ? gw_session_hidden_tap(b->session, layer, taps) : GW_OK);
+    t->own_at = width - gw_session_hidden_width(draft);
+    if (gw_session_hidden_width(b->session) != (taps > 0 ? t->own_at : width)) {
         return gw_fail(GW_E_UNSUPPORTED, "draft",
                        "takes hidden states of %d values, the model's have %d",
-                       (int)gw_session_hidden_width(draft), (int)width);
+                       (int)(taps > 0 ? t->own_at : width),
+                       (int)gw_session_hidden_width(b->session));
     }
     t->rows = calloc((size_t)slots * WAITING * (size_t)width, sizeof *t->rows);
     t->own = calloc((size_t)slots * (size_t)width, sizeof *t->own);
@@ -82,12 +87,19 @@ static void keep(gw_draft_states *t, const gw_row *row, int32_t i) {
     t->n[slot] = n + 1;
 }
 
+/* Of rows that have run: in front the target's, behind it nothing of the draft model's. */
+static gw_status read_target(gw_batch *b, int32_t n) {
+    gw_draft_states *t = &b->drafts.states;
+    memset(t->pass, 0, (size_t)n * (size_t)t->width * sizeof *t->pass);
+    return gw_session_hidden_read(b->session, 0, n, t->pass, t->width);
+}
+
 gw_status gw_draft_states_take(gw_batch *b, const gw_row *rows, int32_t n) {
     gw_draft_states *t = &b->drafts.states;
     if (t->width == 0) {
         return GW_OK;
     }
-    GW_TRY(gw_session_hidden_read(b->session, 0, n, t->pass));
+    GW_TRY(read_target(b, n));
     for (int32_t i = 0; i < n; i++) {
         keep(t, &rows[i], i);
     }
@@ -110,7 +122,7 @@ gw_status gw_draft_states_read(gw_batch *b, const gw_row *rows, int32_t n) {
     if (t->width == 0) {
         return GW_OK;
     }
-    GW_TRY(gw_session_hidden_read(b->session, 0, n, t->pass));
+    GW_TRY(read_target(b, n));
     for (int32_t i = 0; i < n; i++) {
         int behind =
             i > 0 && rows[i - 1].slot == rows[i].slot && rows[i - 1].pos + 1 == rows[i].pos;
@@ -148,10 +160,10 @@ gw_status gw_draft_states_own(gw_batch *b, const gw_row *rows, int32_t n) {
     if (t->width == 0) {
         return GW_OK;
     }
-    GW_TRY(gw_session_hidden_read(b->drafts.model, 0, n, t->pass));
+    GW_TRY(gw_session_hidden_read(b->drafts.model, 0, n, t->pass + t->own_at, t->width));
     for (int32_t i = 0; i < n; i++) {
-        memcpy(row_of(t, t->own, rows[i].slot), row_of(t, t->pass, i),
-               (size_t)t->width * sizeof *t->own);
+        memcpy(row_of(t, t->own, rows[i].slot) + t->own_at, row_of(t, t->pass, i) + t->own_at,
+               (size_t)(t->width - t->own_at) * sizeof *t->own);
     }
     return GW_OK;
 }

@@ -3,6 +3,7 @@
  * Everything is allocated in gw_drafter_new. */
 #include "core/engine/drafting/draft.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,15 @@ static gw_status open_draft_session(gw_drafter *d, const gw_drafter_options *o) 
     GW_TRY(gw_draft_same_vocab(d->model, o->model));
     int32_t its = gw_model_n_vocab(o->model);
     d->draft_vocab = its < d->n_vocab ? its : d->n_vocab;
+    if (gw_model_draft_tokens(o->model) != NULL) {
+        d->spread = malloc((size_t)d->n_vocab * sizeof *d->spread);
+        if (d->spread == NULL) {
+            return gw_fail(GW_E_NOMEM, "draft", "no memory for logits");
+        }
+        for (int32_t i = 0; i < d->n_vocab; i++) {
+            d->spread[i] = -INFINITY;
+        }
+    }
     gw_session_options session = {.n_ctx = d->n_ctx, .kv_type = o->kv_type, .cancel = o->cancel};
     session.chunk = gw_model_predicts(o->model) ? d->target->chunk : 0;
     GW_TRY(gw_session_new(o->model, &session, &d->draft));
@@ -93,6 +103,7 @@ void gw_drafter_free(gw_drafter *d) {
         gw_session_free(d->draft);
         gw_lookup_free(d->lookup);
         free(d->text);
+        free(d->spread);
         free(d->p);
         free(d);
     }
@@ -163,7 +174,9 @@ static void find_rules(gw_drafter *d, const gw_sampler *sampler) {
     }
     d->draws_rows = target && (d->assume > 0 || d->accept == GW_ACCEPT_EXACT);
     d->draws_single = target && (d->draws_rows || !rejects || gw_sampler_is_greedy(sampler));
-    d->draws_drafts = ruled && !rejects && d->draft != NULL && gw_session_steps_ahead(d->draft) &&
+    /* A device numbers tokens as the draft does: noise is of the target's, the largest is the same. */
+    int numbered = d->spread == NULL || d->draft_rule.temperature == 0.0f;
+    d->draws_drafts = ruled && numbered && !rejects && d->draft != NULL && gw_session_steps_ahead(d->draft) &&
                       gw_session_draws(d->draft, &d->draft_rule) &&
                       d->draft_vocab == gw_model_n_vocab(gw_session_model(d->draft));
 }

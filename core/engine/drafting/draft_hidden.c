@@ -92,7 +92,8 @@ static gw_status take(void *user, gw_session *target, int32_t pos, int32_t n) {
     if (h->n + n > h->room) {
         GW_TRY(read_waiting(d));
     }
-    GW_TRY(gw_session_hidden_read(target, 0, n, state_at(h, pos)));
+    memset(state_at(h, pos), 0, (size_t)n * (size_t)h->width * sizeof *h->rows);
+    GW_TRY(gw_session_hidden_read(target, 0, n, state_at(h, pos), h->width));
     memcpy(h->token + h->n, target->step.token, (size_t)n * sizeof *h->token);
     h->n += n;
     return GW_OK;
@@ -102,7 +103,7 @@ static gw_status take(void *user, gw_session *target, int32_t pos, int32_t n) {
 static gw_status take_own(void *user, gw_session *draft, int32_t pos, int32_t n) {
     gw_draft_hidden *h = &((gw_drafter *)user)->hidden;
     h->own_pos = pos + n - 1;
-    return gw_session_hidden_read(draft, n - 1, 1, h->own);
+    return gw_session_hidden_read(draft, n - 1, 1, h->own + h->own_at, h->width - h->own_at);
 }
 
 gw_status gw_draft_hidden_open(gw_drafter *d) {
@@ -110,11 +111,17 @@ gw_status gw_draft_hidden_open(gw_drafter *d) {
     if (!gw_model_predicts(gw_session_model(d->draft))) {
         return GW_OK;
     }
-    h->width = gw_session_hidden_width(d->target);
-    if (gw_session_hidden_width(d->draft) != h->width) {
+    int32_t layer[GW_TAPS];
+    int taps = 0;
+    GW_TRY(gw_model_taps(gw_session_model(d->draft), d->model, layer, &taps));
+    GW_TRY(taps > 0 ? gw_session_hidden_tap(d->target, layer, taps) : GW_OK);
+    h->width = gw_model_given_width(gw_session_model(d->draft));
+    h->own_at = h->width - gw_session_hidden_width(d->draft);
+    if (gw_session_hidden_width(d->target) != (taps > 0 ? h->own_at : h->width)) {
         return gw_fail(GW_E_UNSUPPORTED, "draft",
                        "takes hidden states of %d values, the target's have %d",
-                       (int)gw_session_hidden_width(d->draft), (int)h->width);
+                       (int)(taps > 0 ? h->own_at : h->width),
+                       (int)gw_session_hidden_width(d->target));
     }
     h->chunk = d->draft->chunk;
     h->room = d->target->chunk + WAITING;

@@ -49,15 +49,22 @@ static int draw_draft(gw_drafter *d, gw_sampler *sampler, gw_candidates *c,
 
 gw_status gw_draft_draw(gw_drafter *d, gw_sampler *sampler, gw_draft_proposal *out) {
     gw_candidates c;
-    GW_TRY(gw_sampler_narrow(sampler, gw_draft_last_logits(d->draft), d->draft_vocab,
+    const float *logits = gw_draft_last_logits(d->draft);
+    if (d->spread != NULL) {
+        gw_model_spread(gw_session_model(d->draft), logits, d->spread);
+        logits = d->spread;
+    }
+    GW_TRY(gw_sampler_narrow(sampler, logits, d->spread != NULL ? d->n_vocab : d->draft_vocab,
                              gw_draft_place(d, out->known), &c));
     draw_draft(d, sampler, &c, out);
     return GW_OK;
 }
 
 /* What a device has drawn, -1: nothing. Its probability is not known. */
-static void add_drawn(gw_sampler *sampler, int32_t id, gw_draft_proposal *out) {
+static void add_drawn(const gw_drafter *d, gw_sampler *sampler, int32_t id,
+                      gw_draft_proposal *out) {
     if (id >= 0) {
+        id = d->spread != NULL ? gw_model_draft_tokens(gw_session_model(d->draft))[id] : id;
         gw_sampler_ahead(sampler, id);
         out->trust[out->known] = -1;
         out->tokens[out->known++] = id;
@@ -73,7 +80,7 @@ gw_status gw_draft_take(gw_drafter *d, gw_sampler *sampler, gw_draft_proposal *o
         GW_TRY(gw_session_decode_end(d->draft));
     }
     if (drawn) {
-        add_drawn(sampler, ids[gw_session_pos(d->draft) - before - 1], out);
+        add_drawn(d, sampler, ids[gw_session_pos(d->draft) - before - 1], out);
         return GW_OK;
     }
     return gw_draft_draw(d, sampler, out);
@@ -97,7 +104,7 @@ static gw_status draft_one(gw_drafter *d, gw_sampler *sampler, int more, gw_draf
     }
     if (behind == 1 && d->draws_drafts) {
         GW_TRY(gw_session_step(d->draft, &d->draft_rule, *text, more, &id));
-        add_drawn(sampler, id, out);
+        add_drawn(d, sampler, id, out);
         return GW_OK;
     }
     GW_TRY(gw_session_decode_begin(d->draft, text, (size_t)behind));

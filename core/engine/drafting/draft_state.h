@@ -42,13 +42,14 @@ typedef enum gw_draft_ahead {
 
 /* Hidden states of the target that a draft model takes (draft_hidden.c). */
 typedef struct gw_draft_hidden {
-    int32_t width;       /* of a state; 0: the draft model takes none                       */
+    int32_t width;       /* of what a row takes; 0: the draft model takes none              */
+    int32_t own_at;      /* where its own state begins in that                              */
     int32_t first, n;    /* positions whose states and tokens wait, and may have to be read */
     int32_t room, chunk; /* of rows; most tokens that the draft model reads at once         */
     float *rows;         /* [room + 1, width]                                               */
     int32_t *token;      /* [room + 1]                                                      */
     int32_t *some;       /* [chunk]                                                         */
-    float *own;          /* [width] of the draft model behind its row at own_pos            */
+    float *own;          /* [width] of the draft model after its row at own_pos             */
     int32_t own_pos;
     int32_t read; /* leading positions that the draft model has read with the target's states */
 } gw_draft_hidden;
@@ -68,6 +69,7 @@ struct gw_drafter {
     double assume;
     int32_t n_vocab;
     int32_t draft_vocab; /* logits of the draft that are tokens of both */
+    float *spread;       /* [n_vocab] those of a draft with a vocabulary of its own; or NULL */
     int32_t *text;       /* [n_ctx + 1] */
     int32_t n_text, n_ctx;
     int32_t shifted; /* tokens that a context shift dropped: noise goes on by place in the text */

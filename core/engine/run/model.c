@@ -234,12 +234,14 @@ static gw_status open_once(gw_model *m, const gw_model_options *options,
         GW_TRY(gw_checkpoint_set_pretokenizer(m->checkpoint, options->pretokenizer));
     }
     int vocab_only = options->vocab_only || gw_checkpoint_is_table(m->checkpoint);
-    GW_TRY(open_tokenizer(m, vocab_only));
+    /* A head's tokenizer, if it has one, is its target's. */
+    GW_TRY(gw_checkpoint_drafts(m->checkpoint) ? GW_OK : open_tokenizer(m, vocab_only));
     GW_TRY(gw_pair_form_open(m, &m->pairs));
     if (!vocab_only) {
         /* Eyes first: layers are placed in what they leave. */
         GW_TRY(options->images ? gw_tower_open(options, backends, &m->tower) : GW_OK);
         GW_TRY(gw_model_load(m, options, backends, passed));
+        GW_TRY(gw_model_draft_open(m));
         GW_TRY(m->tower != NULL ? gw_tower_check(m->tower, m) : GW_OK);
         GW_TRY(found_a_card(m, options) ? try_card(m, options) : GW_OK);
         GW_TRY(gw_checkpoint_unchanged(m->checkpoint));
@@ -275,6 +277,7 @@ void gw_model_free(gw_model *model) {
     if (model == NULL) {
         return;
     }
+    free(model->draft_token);
     gw_tower_free(model->tower);
     gw_adapters_free(model->adapters);
     gw_pair_form_free(model->pairs);

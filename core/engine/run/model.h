@@ -19,6 +19,11 @@ gw_status gw_engine_forecast(const gw_model_options *options, const gw_backend *
 const gw_tokenizer *gw_model_tokenizer(const gw_model *model);
 const gw_vocab *gw_model_vocab(const gw_model *model);
 int32_t gw_model_n_vocab(const gw_model *model);
+/* Which tokens of its target a draft model's logits are of, [n_vocab]; NULL: the same. And logits
+ * [n_vocab] of the draft model at their places among those of its target [n], the others -INFINITY:
+ * to has been filled with that. */
+const int32_t *gw_model_draft_tokens(const gw_model *model);
+void gw_model_spread(const gw_model *draft, const float *logits, float *to);
 const gw_model *gw_session_model(const gw_session *s);
 
 /* The halves of gw_session_decode. The first may return while a device is at work; nothing but the

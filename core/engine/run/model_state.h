@@ -32,7 +32,13 @@ struct gw_model {
     char name[256], device_text[512], placed[224], format[32];
     char converted[32]; /* options.weights */
     gw_sleep_info sleep;
+    int32_t *draft_token; /* [n_vocab] of its target, in place of each of its own; NULL: the same */
 };
+
+/* model_draft.c: of a head of EAGLE-3, which of its target's tokens each of its own is. */
+gw_status gw_model_draft_open(gw_model *m);
+/* Ids below this are tokens that the model may be fed. */
+int32_t gw_model_tokens(const gw_model *m);
 
 /* Opening in steps: the checkpoint; then devices, and weights matched but not loaded (*load: how
  * they are to be). m is freed by gw_model_free whatever happens. */

@@ -172,7 +172,7 @@ static gw_status make_given(gw_session *s, size_t rows) {
         }
         gw_group group = gw_place_group(&s->model->place, s->where[i]);
         for (int c = 0; c < group.n; c++) {
-            GW_TRY(make_kept_on(s, group.device[c], bp->given, rows, hp->d_model));
+            GW_TRY(make_kept_on(s, group.device[c], bp->given, rows, gw_model_given_width(s->model)));
         }
     }
     return GW_OK;
@@ -436,7 +436,7 @@ static gw_status take_logits(gw_session *s, size_t n) {
 /* Ids below this have a row in every table that a token is looked up in. */
 static int32_t known_ids(const gw_session *s) {
     const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
-    int32_t n = s->model->hp.n_vocab;
+    int32_t n = gw_model_tokens(s->model);
     for (int b = 0; b < bp->n_blocks; b++) {
         const gw_spec_block *block = &bp->block[b];
         const gw_tensor *t = block->kind == GW_BLOCK_EMBED &&

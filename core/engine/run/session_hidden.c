@@ -8,7 +8,9 @@ int gw_model_predicts(const gw_model *model) {
     return model->weights != NULL && gw_weights_blueprint(model->weights)->given >= 0;
 }
 
-int32_t gw_session_hidden_width(const gw_session *s) { return s->model->hp.d_model; }
+int32_t gw_session_hidden_width(const gw_session *s) {
+    return (s->hidden.n_taps > 0 ? s->hidden.n_taps : 1) * s->model->hp.d_model;
+}
 
 /* ---- handing out ----------------------------------------------------------------------------- */
 
@@ -27,9 +29,9 @@ gw_status gw_session_hidden_open(gw_session *s) {
     int widest = gw_session_widest(s), d = hidden_device(s);
     int rows[2] = {widest, s->most_rows > widest ? s->most_rows : widest};
     const gw_plan_device *to = &s->model->place.devices[d];
-    size_t width = (size_t)gw_session_hidden_width(s);
+    size_t width = (size_t)s->model->hp.d_model;
     gw_layer_range none = {0, 0};
-    if (h->buffer != NULL) {
+    if (h->buffer != NULL || h->n_taps > 0) {
         return GW_OK;
     }
     GW_TRY(to->backend->alloc(to->device, (size_t)rows[1] * width * sizeof(float), &h->buffer));
@@ -48,6 +50,10 @@ gw_status gw_session_hidden_open(gw_session *s) {
         }
         GW_TRY(gw_plan_ready(h->pass[i]->plan, NULL));
     }
+    h->read = malloc((size_t)rows[1] * width * sizeof *h->read);
+    if (h->read == NULL) {
+        return gw_fail(GW_E_NOMEM, "draft", "no memory for hidden states of %d rows", rows[1]);
+    }
     h->widest = widest;
     gw_session_number_rows(s);
     return GW_OK;
@@ -58,7 +64,13 @@ void gw_session_hidden_free(gw_session *s) {
     if (h->buffer != NULL) {
         s->model->place.devices[h->on.device].backend->release(h->buffer);
     }
+    for (int i = 0; i < h->n_taps; i++) {
+        if (h->tap_buffer[i] != NULL) {
+            s->model->place.devices[h->tap_on[i].device].backend->release(h->tap_buffer[i]);
+        }
+    }
     free(h->rows);
+    free(h->read);
     memset(h, 0, sizeof *h);
 }
 
@@ -67,12 +79,51 @@ void gw_session_hidden_watch(gw_session *s, gw_hidden_fn fn, void *user) {
     s->hidden.watch_user = user;
 }
 
-gw_status gw_session_hidden_read(gw_session *s, int32_t at, int32_t n, float *out) {
+gw_status gw_session_hidden_tap(gw_session *s, const int32_t *layer, int n) {
     gw_hidden *h = &s->hidden;
-    size_t row = (size_t)gw_session_hidden_width(s) * sizeof(float);
-    GW_TRY(gw_pass_run(s, h->pass[s->step.n > h->widest], gw_plan_run));
-    return s->model->place.devices[h->on.device].backend->read(h->buffer, (size_t)at * row, out,
-                                                               (size_t)n * row);
+    const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
+    int widest = gw_session_widest(s), rows = s->most_rows > widest ? s->most_rows : widest;
+    size_t width = (size_t)s->model->hp.d_model;
+    for (int i = 0; i < n; i++) {
+        int d = gw_graph_stream_device(bp, &s->model->hp, s->where, layer[i]);
+        const gw_plan_device *to = &s->model->place.devices[d];
+        h->tap_layer[i] = layer[i];
+        h->tap_on[i] = (gw_tensor){.name = "tap",
+                                   .fmt = GW_FMT_F32,
+                                   .n_dim = 2,
+                                   .dim = {rows, (int64_t)width},
+                                   .device = d};
+        h->n_taps = i + 1;
+        GW_TRY(to->backend->alloc(to->device, (size_t)rows * width * sizeof(float),
+                                  &h->tap_buffer[i]));
+        h->tap_on[i].buf = h->tap_buffer[i];
+    }
+    h->read = malloc((size_t)rows * width * sizeof *h->read);
+    if (h->read == NULL) {
+        return gw_fail(GW_E_NOMEM, "draft", "no memory for hidden states of %d rows", rows);
+    }
+    GW_TRY(gw_session_settle(s));
+    return gw_session_rebuild(s);
+}
+
+gw_status gw_session_hidden_read(gw_session *s, int32_t at, int32_t n, float *out, int32_t stride) {
+    gw_hidden *h = &s->hidden;
+    int parts = h->n_taps > 0 ? h->n_taps : 1;
+    size_t d = (size_t)s->model->hp.d_model, row = d * sizeof(float);
+    if (h->n_taps == 0) {
+        GW_TRY(gw_pass_run(s, h->pass[s->step.n > h->widest], gw_plan_run));
+    }
+    for (int i = 0; i < parts; i++) {
+        struct gw_buffer *from = h->n_taps > 0 ? h->tap_buffer[i] : h->buffer;
+        int device = h->n_taps > 0 ? h->tap_on[i].device : h->on.device;
+        float *to = (size_t)stride == d ? out : h->read;
+        GW_TRY(s->model->place.devices[device].backend->read(from, (size_t)at * row, to,
+                                                             (size_t)n * row));
+        for (int32_t r = 0; to != out && r < n; r++) {
+            memcpy(out + (size_t)r * (size_t)stride + (size_t)i * d, to + (size_t)r * d, row);
+        }
+    }
+    return GW_OK;
 }
 
 gw_status gw_session_hidden_tell(gw_session *s, int32_t pos) {
@@ -89,7 +140,7 @@ void gw_session_hidden_source(gw_session *s, gw_hidden_source_fn fn, void *user)
 
 gw_status gw_session_hidden_give(gw_session *s, const float *rows, int32_t n) {
     int v = gw_weights_blueprint(s->model->weights)->given;
-    size_t bytes = (size_t)n * (size_t)gw_session_hidden_width(s) * sizeof(float);
+    size_t bytes = (size_t)n * (size_t)gw_model_given_width(s->model) * sizeof(float);
     for (int d = 0; d < s->model->place.n_devices; d++) {
         GW_TRY(s->kept[d][v] != NULL
                    ? s->model->place.devices[d].backend->write(s->kept[d][v], 0, rows, bytes)
@@ -105,7 +156,7 @@ gw_status gw_session_hidden_ask(gw_session *s, int32_t pos) {
         return GW_OK;
     }
     if (h->rows == NULL) {
-        h->rows = calloc((size_t)most * (size_t)gw_session_hidden_width(s), sizeof *h->rows);
+        h->rows = calloc((size_t)most * (size_t)gw_model_given_width(s->model), sizeof *h->rows);
         if (h->rows == NULL) {
             return gw_fail(GW_E_NOMEM, "context", "no memory for hidden states");
         }

@@ -12,19 +12,29 @@
 
 /* Does the model consist of layers that take hidden states? */
 int gw_model_predicts(const gw_model *model);
-/* Floats of a hidden state. */
+/* Floats of what a row of such a model takes: of a head that takes several states (gw_model_taps),
+ * those of its target, then its own; 0: it takes none. */
+int32_t gw_model_given_width(const gw_model *model);
+/* Floats of the hidden state that a session hands out: one, or its taps side by side. */
 int32_t gw_session_hidden_width(const gw_session *s);
+/* What a head of EAGLE-3 takes: how many streams of its target, before which of its layers (*layer
+ * [GW_TAPS]; n_layers: after the last); 0: the model is none. GW_E_UNSUPPORTED says why the target
+ * is not the head's: width, vocabulary, layers. */
+gw_status gw_model_taps(const gw_model *model, const gw_model *target, int32_t *layer, int *n);
 
 /* Room for hidden states of the rows of a pass; once. GW_E_UNSUPPORTED: the model's head has none.
  */
 gw_status gw_session_hidden_open(gw_session *s);
+/* The same of a target whose plans, made again, copy the stream before n of its layers. Nothing is
+ * at work. */
+gw_status gw_session_hidden_tap(gw_session *s, const int32_t *layer, int n);
 void gw_session_hidden_free(gw_session *s);
 /* fn is called behind every pass but those that repeat what was there (session_return.c), when its
  * rows are computed and nothing else has run since; a step of a device then never begins before the
  * host has taken the one before it. An error ends the call that ran the pass. NULL: no longer. */
 void gw_session_hidden_watch(gw_session *s, gw_hidden_fn fn, void *user);
-/* Of rows [at, at + n) of the pass that has just run: out [n, width]. */
-gw_status gw_session_hidden_read(gw_session *s, int32_t at, int32_t n, float *out);
+/* Of rows [at, at + n) of the pass that has just run: out [n, stride], the first `width` of each. */
+gw_status gw_session_hidden_read(gw_session *s, int32_t at, int32_t n, float *out, int32_t stride);
 
 /* Where a session that predicts has hidden states from, for each pass of it: fn fills rows [n,
  * width] for positions [pos, pos + n). Without one they are zeros. */

@@ -81,6 +81,9 @@ gw_status gw_pass_draw(gw_session *s, gw_pass *p, int rows, gw_order order, gw_p
         in.ids = parts == GW_PASS_NEXT ? s->ids : &s->ids_of_rows;
         in.choice = parts == GW_PASS_NEXT ? s->choice : &s->choice_of_rows;
     }
+    in.taps = s->hidden.tap_on;
+    in.tap_layer = s->hidden.tap_layer;
+    in.n_taps = s->hidden.n_taps;
     GW_TRY(gw_graph_new(&in, &p->graph));
     if (parts == GW_PASS_BODY || parts == GW_PASS_PICTURE || parts == GW_PASS_WHOLE ||
         parts == GW_PASS_NEXT || fetched) {
@@ -231,6 +234,20 @@ gw_status gw_session_build(gw_session *s, const gw_session_options *o) {
     }
     gw_session_number_rows(s);
     return GW_OK;
+}
+
+gw_status gw_session_rebuild(gw_session *s) {
+    const int draws = s->draw != NULL;
+    for (int i = 0; i < s->n_passes; i++) {
+        gw_pass_free(&s->passes[i]);
+    }
+    free(s->passes);
+    gw_fetch_free(s);
+    s->passes = s->source = s->next = s->draw = NULL;
+    s->n_passes = s->picture_pass = s->ahead = 0;
+    memset(s->short_prompt_pass, 0, sizeof s->short_prompt_pass);
+    GW_TRY(gw_session_build(s, NULL));
+    return draws ? gw_session_draw_rows(s) : GW_OK;
 }
 
 void gw_pass_free(gw_pass *p) {

@@ -32,6 +32,7 @@ typedef struct gw_pass {
 } gw_pass;
 
 /* session_hidden.h */
+enum { GW_TAPS = 3 };
 typedef gw_status (*gw_hidden_fn)(void *user, gw_session *s, int32_t pos, int32_t n);
 typedef void (*gw_hidden_source_fn)(void *user, int32_t pos, int32_t n, float *rows);
 typedef struct gw_hidden {
@@ -44,6 +45,12 @@ typedef struct gw_hidden {
     gw_hidden_source_fn source;
     void *source_user;
     float *rows; /* of the pass that is about to run */
+    /* Taps in place of the one state before the head: streams before some layers. */
+    int n_taps;
+    int32_t tap_layer[GW_TAPS];
+    struct gw_buffer *tap_buffer[GW_TAPS];
+    gw_tensor tap_on[GW_TAPS];
+    float *read; /* [rows, d] */
 } gw_hidden;
 
 typedef struct gw_layer_range {
@@ -161,6 +168,8 @@ typedef enum gw_pass_parts {
 
 /* session_passes.c. All passes, ready to run. */
 gw_status gw_session_build(gw_session *s, const gw_session_options *o);
+/* The same again, after something that passes read or write has come. Nothing is at work. */
+gw_status gw_session_rebuild(gw_session *s);
 gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_pass_parts parts,
                         gw_layer_range layers);
 /* Its graph alone. */

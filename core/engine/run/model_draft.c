@@ -1,0 +1,123 @@
+/* core/engine/run/model_draft.c - what a head of EAGLE-3 (specs/eagle3.spec) says of the model that
+ * it drafts for: which of its layers, which of its tokens. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/engine/run/session_hidden.h"
+
+static double named(const gw_model *m, const char *number, double absent) {
+    return m->weights != NULL
+               ? gw_spec_named_number(gw_weights_blueprint(m->weights), &m->hp, number, absent)
+               : absent;
+}
+
+int32_t gw_model_tokens(const gw_model *m) {
+    return (int32_t)named(m, "target_vocab", (double)m->hp.n_vocab);
+}
+
+int32_t gw_model_given_width(const gw_model *m) {
+    const gw_blueprint *bp = gw_weights_blueprint(m->weights);
+    double width = bp->given >= 0 ? gw_spec_value(bp, &m->hp, 0, bp->width[bp->given]) : 0.0;
+    return width >= 1.0 && width <= 0x1p24 ? (int32_t)width : 0;
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+/* Folders hold how much further on the target's token is, GGUF files its number. */
+static gw_status read_tokens(gw_model *m, const gw_stored *t, int32_t n, int32_t theirs) {
+    const char *where = gw_checkpoint_path(m->checkpoint);
+    const int moves = gw_checkpoint_container(m->checkpoint) != GW_CONTAINER_GGUF;
+    if (t->n_dim != 1 || t->dim[0] != n) {
+        return gw_fail(GW_E_METADATA, where, "d2t must have a number for each of the %d tokens",
+                       (int)n);
+    }
+    unsigned char *taken = calloc((size_t)theirs, 1);
+    m->draft_token = calloc((size_t)n, sizeof *m->draft_token);
+    gw_status status = taken == NULL || m->draft_token == NULL
+                           ? gw_fail(GW_E_NOMEM, where, "no memory for %d tokens", (int)n)
+                           : GW_OK;
+    for (int32_t i = 0; i < n && status == GW_OK; i++) {
+        double to = (double)((const float *)t->data)[i] + (moves ? i : 0);
+        if (!(to >= 0.0 && to < (double)theirs) || taken[(int32_t)to]++) {
+            status = gw_fail(GW_E_METADATA, where,
+                             "d2t makes token %d of it %g: no token of a model of %d, or one that "
+                             "another is already",
+                             (int)i, to, (int)theirs);
+            break;
+        }
+        m->draft_token[i] = (int32_t)to;
+    }
+    free(taken);
+    return status;
+}
+
+gw_status gw_model_draft_open(gw_model *m) {
+    const char *where = gw_checkpoint_path(m->checkpoint);
+    double taps = named(m, "target_states", -1.0);
+    int32_t theirs = gw_model_tokens(m), n = m->hp.n_vocab;
+    if (taps < 0.0) {
+        return GW_OK;
+    }
+    if (taps != GW_TAPS) {
+        return gw_fail(GW_E_UNSUPPORTED, where, "a head of EAGLE-3 over %d layers is not known",
+                       GW_TAPS);
+    }
+    if (gw_model_given_width(m) == 0 || theirs < 1) {
+        return gw_fail(GW_E_METADATA, where, "its model's width or vocabulary is not possible");
+    }
+    const gw_stored *t = gw_checkpoint_integers(m->checkpoint, "d2t");
+    if (t != NULL) {
+        return read_tokens(m, t, n, theirs);
+    }
+    return n == theirs ? GW_OK
+                       : gw_fail(GW_E_METADATA, where,
+                                 "d2t is missing, or holds no integers: which of the %d tokens of "
+                                 "its model its %d are is not said",
+                                 (int)theirs, (int)n);
+}
+
+const int32_t *gw_model_draft_tokens(const gw_model *model) { return model->draft_token; }
+
+void gw_model_spread(const gw_model *draft, const float *logits, float *to) {
+    for (int32_t i = 0; i < draft->hp.n_vocab; i++) {
+        to[draft->draft_token[i]] = logits[i];
+    }
+}
+
+/* ---- layers ---------------------------------------------------------------------------------- */
+
+static gw_status fits(const gw_model *m, const gw_model *target) {
+    double width = named(m, "d_target", 0.0);
+    if (width != (double)target->hp.d_model || target->hp.n_streams != 1) {
+        return gw_fail(GW_E_UNSUPPORTED, m->name,
+                       "drafts for a model of width %g; %s has %d%s", width, target->name,
+                       (int)target->hp.d_model,
+                       target->hp.n_streams != 1 ? " in several streams" : "");
+    }
+    if (gw_model_tokens(m) != target->hp.n_vocab) {
+        return gw_fail(GW_E_UNSUPPORTED, m->name, "drafts for a model of %d tokens; %s has %d",
+                       (int)gw_model_tokens(m), target->name, (int)target->hp.n_vocab);
+    }
+    return GW_OK;
+}
+
+gw_status gw_model_taps(const gw_model *model, const gw_model *target, int32_t *layer, int *n) {
+    static const char *const names[GW_TAPS] = {"before0", "before1", "before2"};
+    const int32_t layers = target->hp.n_layers, usual[GW_TAPS] = {2, layers / 2, layers - 3};
+    *n = 0;
+    if (named(model, "target_states", 0.0) != GW_TAPS) {
+        return GW_OK;
+    }
+    GW_TRY(fits(model, target));
+    for (int i = 0; i < GW_TAPS; i++) {
+        double at = named(model, names[i], -1.0);
+        layer[i] = at < 0.0 ? usual[i] : at <= 0x1p20 ? (int32_t)at : INT32_MAX;
+        if (layer[i] < 0 || layer[i] > layers) {
+            return gw_fail(GW_E_UNSUPPORTED, model->name,
+                           "drafts for a model with a layer %d; %s has %d", (int)layer[i],
+                           target->name, (int)layers);
+        }
+    }
+    *n = GW_TAPS;
+    return GW_OK;
+}
