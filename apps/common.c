@@ -156,6 +156,7 @@ int app_model_options(const app_options *o, const char *path, int32_t threads, c
         .n_ctx = need != NULL ? need->n_ctx : 0,
         .chunk = need != NULL ? need->batch : 0,
         .predictor = need != NULL && need->predictor,
+        .target = need != NULL ? need->target : NULL,
         .images = need != NULL && need->images,
         .mmproj = need != NULL && need->images ? o->mmproj : NULL,
         .kv_type = o->kv_type != NULL && strcmp(o->kv_type, "auto") == 0 ? "f32" : o->kv_type,
@@ -199,6 +200,14 @@ int app_open_model(const app_options *o, const char *path, int32_t threads, cons
     gw_model_describe(*model, &info);
     if (info.note[0] != '\0') {
         app_note("%s", info.note);
+    }
+    if (info.target_width > 0 && need != NULL && !need->is_draft) {
+        app_error("%s: a head that drafts (EAGLE-3), no model by itself: give it to a model of width "
+                  "%d and %d tokens with --draft",
+                  path, (int)info.target_width, (int)info.target_vocab);
+        gw_model_free(*model);
+        *model = NULL;
+        return APP_FAILURE;
     }
     if (info.placed[0] != '\0' && !(need != NULL && need->is_draft)) {
         app_note("%s", info.placed);

@@ -15,6 +15,7 @@ typedef struct app_need {
     int32_t n_ctx, batch;
     int is_draft;  /* the model drafts for another, of which has been said where it runs */
     int predictor; /* as in gw_model_options */
+    const char *target;
     int images;    /* its vision tower is opened too */
     /* ... only if it has one that can be opened: *eyes, else NULL and why in blind, where somebody
      * may wonder. NULL: no. */

@@ -91,6 +91,11 @@ static void print_summary(const inspect_job *job) {
         out_print("%d layer beside them predicts one token more: --draft mtp\n",
                   (int)m->n_predictors);
     }
+    if (m->target_width > 0) {
+        out_print("a head that drafts (EAGLE-3), no model by itself: --draft gives it to a model of "
+                  "width %d and %d tokens\n",
+                  (int)m->target_width, (int)m->target_vocab);
+    }
     if (m->state_bytes > 0) {
         char batch[32];
         out_print("recurrent layers remember %s of a text, whatever its length, of which 16 tokens "

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "apps/signals.h"
@@ -20,6 +21,7 @@ typedef struct drafter_parts {
     int32_t *corpus;
     size_t n_corpus;
     int lookup, past_end;
+    int mtp; /* the draft model is the layer in the target's own files */
 } drafter_parts;
 
 static gw_accept accept_of(const char *name) {
@@ -50,7 +52,6 @@ static gw_status make_drafter(const drafter_parts *parts, app_draft *out) {
 static int open_draft_model(const drafter_parts *parts, const char *path, gw_model **model) {
     const app_options *o = parts->o;
     app_options mine = *o;
-    int predicts = path == parts->path;
     int implied = o->draft_device == NULL && o->device == NULL && o->offload_layers != NULL;
     if (o->draft_device != NULL) {
         mine.device = o->draft_device;
@@ -60,13 +61,17 @@ static int open_draft_model(const drafter_parts *parts, const char *path, gw_mod
     if (o->draft_offload_layers != NULL) {
         mine.offload_layers = o->draft_offload_layers;
     }
-    if (!predicts) {
+    if (!parts->mtp) {
         mine.weights = NULL; /* the draft stays as it is stored */
     }
     int32_t threads = o->threads > 0          ? o->threads
                       : o->thread_list.n == 1 ? o->thread_list.at[0]
                                               : 0;
-    const app_need need = {.n_ctx = parts->n_ctx, .batch = 0, .is_draft = 1, .predictor = predicts};
+    const app_need need = {.n_ctx = parts->n_ctx,
+                           .batch = 0,
+                           .is_draft = 1,
+                           .predictor = parts->mtp,
+                           .target = parts->path};
     return app_open_model(&mine, path, threads, &need, model);
 }
 
@@ -80,7 +85,41 @@ static int read_corpus(drafter_parts *parts) {
     return code;
 }
 
-/* ---- auto: a model next to the target -----------------------------------------------------------
+/* ---- what it costs ------------------------------------------------------------------------------
+ */
+
+static int is_fixed(const app_options *o) { return strncmp(o->draft_length, "fixed", 5) == 0; }
+
+/* What a draft reads against what a token of the model does, where that is a part to speak of; one
+ * that reads more than the model is not used unless their number is given. bench measures
+ * what it is told to. */
+static void weigh(const drafter_parts *parts, gw_model **model) {
+    enum { FEW = 10 };
+    gw_model_info own, target;
+    char reads[32], whole[32];
+    if (*model == NULL) {
+        return;
+    }
+    gw_model_describe(*model, &own);
+    gw_model_describe(parts->target, &target);
+    if (own.decode_bytes <= target.decode_bytes / FEW) {
+        return;
+    }
+    app_bytes(own.decode_bytes, reads);
+    app_bytes(target.decode_bytes, whole);
+    if (own.decode_bytes > target.decode_bytes && !is_fixed(parts->o) && !parts->past_end) {
+        app_note("draft   %s is not used: it reads %s for a token, the model itself %s; "
+                 "--draft-length fixed:K drafts all the same",
+                 own.name, reads, whole);
+        app_close_model(*model);
+        *model = NULL;
+        return;
+    }
+    app_note("draft   %s reads %s for a token, the model %s: a draft is expected to cost %.2f tokens",
+             own.name, reads, whole, (double)own.decode_bytes / (double)target.decode_bytes);
+}
+
+/* ---- auto: a head, a layer or a model next to the target ----------------------------------------
  */
 
 enum { SMALLER = 6, CANDIDATES = 8 };
@@ -145,8 +184,145 @@ static int may_draft(const gw_model *target, const char *path) {
     return info.n_vocab == wanted.n_vocab;
 }
 
-static int open_auto(const drafter_parts *parts, const char *path, app_draft *out) {
+/* Opens the model at path as a draft. 1: it is one for the target, 0: it is none; below: exit
+ * code. */
+static int try_draft(drafter_parts *parts, const char *path, int mtp, app_draft *out) {
+    parts->mtp = mtp;
+    int code = open_draft_model(parts, path, &out->model);
+    if (code != APP_OK) {
+        return -code;
+    }
+    weigh(parts, &out->model);
+    if (out->model == NULL) {
+        parts->mtp = 0;
+        return 0;
+    }
+    gw_status status = parts->session != NULL ? make_drafter(parts, out) : GW_OK;
+    if (status == GW_OK) {
+        return 1;
+    }
+    app_close_model(out->model);
+    out->model = NULL;
+    parts->mtp = 0;
+    return status == GW_E_UNSUPPORTED ? 0 : -app_fail(status);
+}
+
+/* Does a folder's configuration speak of a vocabulary of drafts, as heads do? */
+static int says_head(const char *folder) {
+    char path[1100];
+    app_text text = {0};
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    FILE *file = fopen(path, "rb");
+    enum { MOST = 1 << 16 };
+    text.at = calloc(1, MOST);
+    if (file != NULL && text.at != NULL) {
+        text.bytes = fread(text.at, 1, MOST - 1, file);
+    }
+    int says = text.at != NULL && strstr(text.at, "\"draft_vocab_size\"") != NULL;
+    if (file != NULL) {
+        fclose(file);
+    }
+    free(text.at);
+    return says;
+}
+
+static int names_head(const char *name) {
+    static const char word[] = "eagle3";
+    while (*name != '\0' && strncasecmp(name, word, sizeof word - 1) != 0) {
+        name++;
+    }
+    return *name != '\0';
+}
+
+/* Is what lies there a head for a model of this width and vocabulary? */
+static int is_head(const char *path, const gw_model_info *target) {
+    gw_inspection *seen = NULL;
+    gw_model_info info = {.target_width = 0};
+    const char *fault = NULL;
+    if (gw_inspect(path, NULL, 0, 0, NULL, &seen) == GW_OK) {
+        gw_inspection_describe(seen, &info);
+    }
+    int fits = seen != NULL && gw_inspection_verdict(seen, &fault) == GW_OK &&
+               info.target_width == target->d_model && info.target_vocab == target->n_vocab;
+    gw_inspection_free(seen);
+    return fits;
+}
+
+/* The first head in a folder, by name; *path "": there is none. */
+static void find_head(const char *folder, const gw_model_info *target, char *path, size_t room) {
+    char best[1024] = "";
+    DIR *dir = opendir(folder);
+    for (struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
+        char at[1024];
+        struct stat st;
+        size_t length = strlen(e->d_name);
+        int n = snprintf(at, sizeof at, "%s/%s", folder, e->d_name);
+        if (n < 0 || (size_t)n >= sizeof at || stat(at, &st) != 0 || e->d_name[0] == '.') {
+            continue;
+        }
+        int file = S_ISREG(st.st_mode) && length > 5 && names_head(e->d_name) &&
+                   strcmp(e->d_name + length - 5, ".gguf") == 0;
+        if ((file || (S_ISDIR(st.st_mode) && says_head(at))) &&
+            (best[0] == '\0' || strcmp(at, best) < 0) && is_head(at, target)) {
+            snprintf(best, sizeof best, "%s", at);
+        }
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    snprintf(path, room, "%s", best);
+}
+
+/* A head in the target's folder; of a folder that is the target, in it or beside it. */
+static int open_head(drafter_parts *parts, const char *path, app_draft *out) {
     gw_model_info info;
+    char folder[1024], head[1024] = "";
+    struct stat st;
+    gw_model_describe(parts->target, &info);
+    snprintf(folder, sizeof folder, "%s", path);
+    size_t n = strlen(folder);
+    while (n > 1 && folder[n - 1] == '/') {
+        folder[--n] = '\0';
+    }
+    if (stat(folder, &st) == 0 && S_ISDIR(st.st_mode)) {
+        find_head(folder, &info, head, sizeof head);
+    }
+    char *slash = strrchr(folder, '/');
+    if (head[0] == '\0' && slash != folder) {
+        if (slash != NULL) {
+            *slash = '\0';
+        }
+        find_head(slash != NULL ? folder : ".", &info, head, sizeof head);
+    }
+    int is = head[0] != '\0' ? try_draft(parts, head, 0, out) : 0;
+    if (is == 1) {
+        app_note("draft   %s: a head (EAGLE-3) for this model", head);
+    }
+    return is;
+}
+
+/* The layer that the target's own files have. */
+static int open_layer(drafter_parts *parts, const char *path, app_draft *out) {
+    gw_inspection *seen = NULL;
+    gw_model_info info = {.n_predictors = 0};
+    if (gw_inspect(path, NULL, 0, 0, NULL, &seen) == GW_OK) {
+        gw_inspection_describe(seen, &info);
+    }
+    gw_inspection_free(seen);
+    int is = info.n_predictors > 0 ? try_draft(parts, path, 1, out) : 0;
+    if (is == 1) {
+        app_note("draft   the layer in the model's own files that predicts one token more");
+    }
+    return is;
+}
+
+static int open_auto(drafter_parts *parts, const char *path, app_draft *out) {
+    gw_model_info info;
+    int is = path != NULL ? open_head(parts, path, out) : 0;
+    is = is == 0 && path != NULL ? open_layer(parts, path, out) : is;
+    if (is != 0) {
+        return is > 0 ? APP_OK : -is;
+    }
     gw_model_describe(parts->target, &info);
     beside *list = calloc(CANDIDATES, sizeof *list);
     if (list == NULL) {
@@ -154,24 +330,14 @@ static int open_auto(const drafter_parts *parts, const char *path, app_draft *ou
         return APP_FAILURE;
     }
     size_t n = path != NULL ? list_beside(path, info.file_bytes / SMALLER, list) : 0;
-    int code = APP_OK;
-    for (size_t i = 0; i < n && code == APP_OK && out->drafter == NULL; i++) {
-        if (!may_draft(parts->target, list[i].path)) {
-            continue;
-        }
-        code = open_draft_model(parts, list[i].path, &out->model);
-        if (code == APP_OK && parts->session == NULL) {
-            break;
-        }
-        gw_status status = code == APP_OK ? make_drafter(parts, out) : GW_OK;
-        if (status != GW_OK) {
-            app_close_model(out->model);
-            out->model = NULL;
-            code = status == GW_E_UNSUPPORTED ? APP_OK : app_fail(status);
+    for (size_t i = 0; i < n && is == 0; i++) {
+        is = may_draft(parts->target, list[i].path) ? try_draft(parts, list[i].path, 0, out) : 0;
+        if (is == 1) {
+            app_note("draft   %s: the largest model next to it with its vocabulary", list[i].path);
         }
     }
     free(list);
-    return code;
+    return is < 0 ? -is : APP_OK;
 }
 
 /* ---- the whole ---------------------------------------------------------------------------------
@@ -198,7 +364,7 @@ static void name_draft(const drafter_parts *parts, app_draft *out) {
     if (out->model != NULL) {
         gw_model_describe(out->model, &info);
     }
-    snprintf(out->name, sizeof out->name, "%s%s%s%s%s%s", is_mtp(parts->o) ? "mtp of " : "",
+    snprintf(out->name, sizeof out->name, "%s%s%s%s%s%s", parts->mtp ? "mtp of " : "",
              info.name, out->model != NULL ? " " : "", info.format,
              out->model != NULL && parts->lookup ? " and " : "", parts->lookup ? "lookup" : "");
 }
@@ -214,7 +380,8 @@ int draft_open(const app_options *o, const gw_model *target, const char *path, g
                            .path = path,
                            .session = session,
                            .n_ctx = gw_session_n_ctx(session),
-                           .past_end = past_end};
+                           .past_end = past_end,
+                           .mtp = is_mtp(o)};
     int is_auto = strcmp(o->draft, "auto") == 0;
     parts.lookup = is_auto || strcmp(o->draft, "ngram") == 0;
     int code = check_options(o);
@@ -225,8 +392,11 @@ int draft_open(const app_options *o, const gw_model *target, const char *path, g
         code = open_auto(&parts, path, out);
     } else if (code == APP_OK && !parts.lookup) {
         code = open_draft_model(&parts, draft_path(&parts), &out->model);
+        if (code == APP_OK) {
+            weigh(&parts, &out->model);
+        }
     }
-    if (code == APP_OK && out->drafter == NULL) {
+    if (code == APP_OK && out->drafter == NULL && (out->model != NULL || parts.lookup)) {
         gw_status status = make_drafter(&parts, out);
         code = status == GW_OK ? APP_OK : app_fail(status);
     }
@@ -238,6 +408,7 @@ int draft_open(const app_options *o, const gw_model *target, const char *path, g
 int draft_open_many(const app_options *o, const gw_model *target, const char *path, int32_t n_ctx,
                     gw_model **model, int *lookup) {
     drafter_parts parts = {.o = o, .target = target, .path = path, .n_ctx = n_ctx};
+    parts.mtp = o->draft != NULL && is_mtp(o);
     app_draft draft = {0};
     int code = APP_OK, is_auto = o->draft != NULL && strcmp(o->draft, "auto") == 0;
     *model = NULL;
@@ -252,6 +423,9 @@ int draft_open_many(const app_options *o, const gw_model *target, const char *pa
         code = open_auto(&parts, path, &draft);
     } else if (o->draft != NULL && !*lookup) {
         code = open_draft_model(&parts, draft_path(&parts), &draft.model);
+        if (code == APP_OK) {
+            weigh(&parts, &draft.model);
+        }
     }
     *model = draft.model;
     return code;

@@ -72,6 +72,7 @@ typedef struct bc_plan {
     int at_once; /* all are submitted first */
     int draft, lookup, read_ahead;
     int mtp;            /* drafts by the model's own layer for it */
+    const char *head;   /* ... by a head for it at this path (EAGLE-3) */
     const char *length; /* of drafts */
     uint64_t seed, disorder;
 } bc_plan;
@@ -347,11 +348,13 @@ static inline gw_batch_stats bc_check(const bc_plan *p) {
     gw_session_options so = {.n_ctx = BC_CTX, .kv_type = p->kv_type};
     bc_ok(gw_model_open(&mo, &m));
     gw_model_describe(m, &info);
-    if (p->draft || p->mtp) {
-        mo.path = p->mtp ? mo.path : BC_DRAFT;
+    if (p->draft || p->mtp || p->head != NULL) {
+        mo.target = mo.path;
+        mo.path = p->head != NULL ? p->head : p->mtp ? mo.path : BC_DRAFT;
         mo.predictor = p->mtp;
         bc_ok(gw_model_open(&mo, &draft));
         mo.predictor = 0;
+        mo.target = NULL;
         mo.path = p->model != NULL ? p->model : BC_MODEL;
     }
     bo.draft_model = draft;
@@ -479,12 +482,12 @@ static inline void bc_go_back(const char *device, const char *path, int check, f
     }
     static const int32_t to[] = {BC_PROMPT + 3, 4};
     for (int i = 0; check && i < 2; i++) {
-        int text = to[i] < BC_PROMPT ? 0 : to[i] - BC_PROMPT;
+        int first = to[i] < BC_PROMPT ? 0 : to[i] - BC_PROMPT;
         bc_ok(gw_session_rewind(s, to[i]));
         if (to[i] < BC_PROMPT) {
             bc_ok(gw_session_prefill(s, ids + to[i], (size_t)(BC_PROMPT - to[i])));
         }
-        for (int at = text; at < BC_BACK; at += 3) {
+        for (int at = first; at < BC_BACK; at += 3) {
             int n = BC_BACK - at < 3 ? BC_BACK - at : 3;
             bc_ok(gw_session_decode(s, ids + BC_PROMPT + at, (size_t)n));
             for (int k = 0; k < n; k++) {

@@ -378,7 +378,8 @@ static gw_status load(gw_checkpoint *c, const char *path, const void *memory, si
                                            sizeof c->architecture));
     }
     GW_TRY(name_it(c, path));
-    return vocab_only ? GW_OK : read_hparams(c, given);
+    GW_TRY(vocab_only ? GW_OK : read_hparams(c, given));
+    return given != NULL && given->lender != NULL ? gw_checkpoint_borrow(c, given->lender) : GW_OK;
 }
 
 static gw_status open_any(const char *asked, const void *memory, size_t bytes, int what,
@@ -443,6 +444,7 @@ void gw_checkpoint_free(gw_checkpoint *c) {
     if (c->vocab_state == GW_VOCAB_READ) {
         gw_vocab_free(&c->vocab);
     }
+    gw_checkpoint_free(c->lender);
     for (size_t i = 0; i < c->n_gguf; i++) {
         gw_gguf_free(c->gguf[i]);
     }

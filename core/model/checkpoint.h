@@ -51,6 +51,8 @@ typedef struct gw_spec_given {
                    * it ships to predict one token more, FAMILY-mtp. GW_E_UNSUPPORTED: not known */
     int sees;     /* the same of its vision tower, NAME-vision, or that of an mmproj file */
     int bare;     /* names, shapes and bytes alone, of whatever family */
+    const char *lender; /* of a head that drafts for another model: that one's path, or NULL. Where
+                         * the head has no embedding, or no output head, that model's serve  */
 } gw_spec_given;
 gw_status gw_checkpoint_open_as(const char *path, const void *memory, size_t bytes,
                                 const gw_spec_given *given, gw_checkpoint **out);
@@ -78,6 +80,8 @@ uint64_t gw_checkpoint_file_bytes(const gw_checkpoint *c);
 const gw_hparams *gw_checkpoint_hparams(const gw_checkpoint *c);
 /* Is it a head that drafts for another model (EAGLE-3)? Nothing else opens such files. */
 int gw_checkpoint_drafts(const gw_checkpoint *c);
+/* ... and has it an embedding of its own? */
+int gw_checkpoint_embeds(const gw_checkpoint *c);
 /* The spec that they were read by (core/model/spec.h). */
 const struct gw_blueprint *gw_checkpoint_blueprint(const gw_checkpoint *c);
 /* "llama", "qwen2", "LlamaForCausalLM": what gw_spec_find takes; "" when the file names none. */

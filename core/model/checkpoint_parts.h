@@ -43,7 +43,11 @@ struct gw_checkpoint {
     gw_vocab vocab;
     const char *vocab_file;   /* of a folder: the tokenizer's; NULL: as FILES of hf_vocab.c says */
     const char *pretokenizer; /* in place of what the files say; NULL: nothing */
+    gw_checkpoint *lender;    /* whose tensors stand in the list as well; NULL: none */
 };
+
+/* checkpoint_lend.c: of another model's files the tensors that a head does without. */
+gw_status gw_checkpoint_borrow(gw_checkpoint *c, const char *path);
 
 /* checkpoint.c */
 gw_status gw_checkpoint_map(gw_checkpoint *c, const char *path, gw_file *out); /* kept by c */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/model/spec.h"
 #include "core/tensor/formats.h"
 
 void gw_describe_files(const gw_checkpoint *checkpoint, gw_model_info *info,
@@ -43,6 +44,15 @@ void gw_describe_shape(const gw_hparams *hp, gw_model_info *info) {
             y->has_cache ? 2 * (uint64_t)y->n_kv_heads * (uint64_t)(y->d_head + gw_layer_v_width(y))
                          : 0;
         info->kv_bytes_per_token += sizeof(float) * (uint64_t)gw_layer_paged(y) / GW_PAGE;
+    }
+}
+
+void gw_describe_head(const gw_checkpoint *checkpoint, gw_model_info *info) {
+    const gw_blueprint *bp = gw_checkpoint_blueprint(checkpoint);
+    const gw_hparams *hp = gw_checkpoint_hparams(checkpoint);
+    if (gw_checkpoint_drafts(checkpoint)) {
+        info->target_width = (int32_t)gw_spec_named_number(bp, hp, "d_target", 0.0);
+        info->target_vocab = (int32_t)gw_spec_named_number(bp, hp, "target_vocab", 0.0);
     }
 }
 

@@ -110,7 +110,9 @@ static int is_tower(const char *path, const void *memory, size_t bytes) {
 static gw_status check(gw_inspection *v, int flags, const volatile int *cancel) {
     const gw_vocab *vocab = NULL;
     const char *where = gw_checkpoint_path(v->checkpoint);
-    GW_TRY(gw_checkpoint_vocab(v->checkpoint, &vocab));
+    const int drafts = gw_checkpoint_drafts(v->checkpoint); /* what it has of a vocabulary is its
+                                                             * target's */
+    GW_TRY(drafts ? GW_OK : gw_checkpoint_vocab(v->checkpoint, &vocab));
     if (vocab != NULL) {
         gw_tokenizer *t = NULL;
         GW_TRY(gw_tokenizer_new(vocab, &t));
@@ -122,6 +124,9 @@ static gw_status check(gw_inspection *v, int flags, const volatile int *cancel) 
     gw_status status =
         gw_weights_open(v->checkpoint, gw_checkpoint_blueprint(v->checkpoint), &options, &weights);
     gw_weights_free(weights);
+    if (status == GW_E_METADATA && drafts && !gw_checkpoint_embeds(v->checkpoint)) {
+        status = GW_OK; /* the embedding is its target's; with it the rest is looked at */
+    }
     if (status == GW_OK && (flags & GW_INSPECT_VALUES)) {
         status = check_all_values(v->checkpoint, cancel);
     }
@@ -161,6 +166,7 @@ static void fill_info(gw_inspection *v) {
     info->architecture = gw_checkpoint_architecture(v->checkpoint);
     if (hp != NULL) {
         gw_describe_shape(hp, info);
+        gw_describe_head(v->checkpoint, info);
     }
     if (v->tower) {
         note_tower(v);
@@ -229,7 +235,7 @@ static gw_status look(gw_inspection *v, const char *path, const void *memory, si
         open_bare(v, path, memory, bytes);
     }
     GW_TRY(v->checkpoint != NULL ? describe(v) : GW_OK);
-    if (v->verdict == GW_OK && !weights && !v->tower) {
+    if (v->verdict == GW_OK && !weights && !v->tower && v->info.target_width == 0) {
         v->info.n_predictors = count_predictors(path, memory, bytes);
     }
     return GW_OK;

@@ -81,8 +81,11 @@ gw_status gw_model_begin(gw_model *m, const gw_model_options *o) {
     if (o->spec != NULL && !o->vocab_only) {
         return open_by_spec(m, o);
     }
-    return (o->vocab_only ? gw_checkpoint_open_vocab : gw_checkpoint_open)(
-        o->path, o->memory, o->memory_bytes, &m->checkpoint);
+    if (o->vocab_only) {
+        return gw_checkpoint_open_vocab(o->path, o->memory, o->memory_bytes, &m->checkpoint);
+    }
+    const gw_spec_given head = {.lender = o->target};
+    return gw_checkpoint_open_as(o->path, o->memory, o->memory_bytes, &head, &m->checkpoint);
 }
 
 gw_status gw_model_prepare(gw_model *m, const gw_model_options *o,
@@ -151,6 +154,7 @@ static void fill_info(gw_model *m) {
     if (m->weights == NULL) {
         return;
     }
+    gw_describe_head(m->checkpoint, info);
     gw_describe_format(gw_weights_format(m->weights), m->format, sizeof m->format);
     info->decode_bytes = gw_weights_decode_bytes(m->weights);
     info->threads = m->place.info[0].threads;

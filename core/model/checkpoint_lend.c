@@ -1,0 +1,64 @@
+/* core/model/checkpoint_lend.c - the embedding and the output head that a head of EAGLE-3 may do
+ * without: those of the model that it drafts for. */
+#include <string.h>
+
+#include "core/model/checkpoint_parts.h"
+
+enum { OWN = 2, THEIRS = 6 };
+
+/* Under which name of its own the head has it, and under which other models do. */
+typedef struct lent {
+    const char *gguf, *folder[OWN], *theirs[THEIRS];
+} lent;
+
+static const lent embedding = {
+    "token_embd.weight",
+    {"embed_tokens.weight", "model.embed_tokens.weight"},
+    {"token_embd.weight", "model.embed_tokens.weight", "embed_tokens.weight",
+     "model.language_model.embed_tokens.weight", "language_model.model.embed_tokens.weight"}};
+static const lent output = {"output.weight",
+                            {"lm_head.weight", "model.lm_head.weight"},
+                            {"output.weight", "lm_head.weight", "language_model.lm_head.weight"}};
+
+static int has(const gw_checkpoint *c, const lent *what) {
+    int own = c->container == GW_CONTAINER_GGUF && gw_checkpoint_find(c, what->gguf) != NULL;
+    for (int i = 0; i < OWN; i++) {
+        own |= gw_checkpoint_find(c, what->folder[i]) != NULL;
+    }
+    return own;
+}
+
+int gw_checkpoint_embeds(const gw_checkpoint *c) { return has(c, &embedding); }
+
+static const gw_stored *theirs(const gw_checkpoint *lender, const lent *what) {
+    const gw_stored *t = NULL;
+    for (int i = 0; i < THEIRS && t == NULL && what->theirs[i] != NULL; i++) {
+        t = gw_checkpoint_find(lender, what->theirs[i]);
+    }
+    return t;
+}
+
+static gw_status borrow(gw_checkpoint *c, const lent *what) {
+    const gw_stored *t = has(c, what) ? NULL : theirs(c->lender, what);
+    if (t == NULL && !has(c, what) && what == &output) { /* a model may have one for both */
+        t = theirs(c->lender, &embedding);
+    }
+    if (t == NULL) {
+        return GW_OK; /* what is missing is named when weights are matched */
+    }
+    gw_stored own = *t;
+    own.name = c->container == GW_CONTAINER_GGUF ? what->gguf : what->folder[0];
+    return gw_checkpoint_add(c, c->where, &own);
+}
+
+gw_status gw_checkpoint_borrow(gw_checkpoint *c, const char *path) {
+    const gw_hparams *hp = &c->hparams;
+    if (!gw_checkpoint_drafts(c) || (has(c, &embedding) && has(c, &output))) {
+        return GW_OK;
+    }
+    GW_TRY(gw_checkpoint_open(path, NULL, 0, &c->lender));
+    GW_TRY(borrow(c, &embedding));
+    int same = (double)hp->n_vocab ==
+               gw_spec_named_number(c->blueprint, hp, "target_vocab", (double)hp->n_vocab);
+    return same ? borrow(c, &output) : GW_OK;
+}

@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+# tests/draft_heads.py - heads of EAGLE-3 for tales-2m with weights drawn from a seed: as speculators
+# writes them, in three variants, and the first one as SGLang and llama.cpp spell it; and two that
+# foresee the text of a model made for that.
+#   draft_heads.py SHARED OUT    folders plain, normed, deep, sglang, silent, seer, seer-part and head.gguf in OUT
+import json
+import random
+import struct
+import sys
+from pathlib import Path
+
+from tensor_files import read_safetensors, write_gguf, write_safetensors
+
+D, VOCAB, DRAFT, FF, HEADS, KV, E = 256, 4096, 160, 96, 4, 2, 32
+LAYER = {"model_type": "llama", "hidden_size": D, "vocab_size": VOCAB, "intermediate_size": FF,
+         "num_hidden_layers": 1, "num_attention_heads": HEADS, "num_key_value_heads": KV, "head_dim": E,
+         "rms_norm_eps": 1e-5, "max_position_embeddings": 1024, "hidden_act": "silu",
+         "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}, "attention_bias": False,
+         "mlp_bias": False, "tie_word_embeddings": False}
+VARIANTS = {"plain": {"norm_before_residual": True},
+            "normed": {"norm_before_fc": True, "norm_output": True},
+            "deep": {"fc_norm": True}}
+
+
+def layer_config(variant):
+    more = {"model_type": "qwen3"} if variant == "normed" else {"num_hidden_layers": 2} if variant == "deep" else {}
+    return {**LAYER, **more}
+
+
+def shapes(variant):
+    """name -> shape; vectors are norms."""
+    out = {"fc.weight": [D, 3 * D], "norm.weight": [D], "lm_head.weight": [DRAFT, D]}
+    for i in range(layer_config(variant)["num_hidden_layers"]):
+        at, wide = f"layers.{i}.", 2 * D if i == 0 else D
+        out |= {at + "input_layernorm.weight": [D], at + "post_attention_layernorm.weight": [D],
+                at + "self_attn.q_proj.weight": [HEADS * E, wide], at + "self_attn.k_proj.weight": [KV * E, wide],
+                at + "self_attn.v_proj.weight": [KV * E, wide], at + "self_attn.o_proj.weight": [D, HEADS * E],
+                at + "mlp.gate_proj.weight": [FF, D], at + "mlp.up_proj.weight": [FF, D],
+                at + "mlp.down_proj.weight": [D, FF]}
+        if i == 0:
+            out[at + "hidden_norm.weight"] = [D]
+        if variant == "normed":
+            out |= {at + "self_attn.q_norm.weight": [E], at + "self_attn.k_norm.weight": [E]}
+    if variant == "normed":
+        out["input_norm.weight"] = [3 * D]
+    if variant == "deep":
+        out |= {f"fc_norm.{i}.weight": [D] for i in range(3)}
+    return out
+
+
+def drawn(rng, shape):
+    if len(shape) == 1:
+        values = [1 + rng.uniform(-0.3, 0.3) for _ in range(shape[0])]
+    else:
+        by = 3.0 * (3 / shape[1]) ** 0.5
+        values = [rng.uniform(-by, by) for _ in range(shape[0] * shape[1])]
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+def head(variant):
+    rng = random.Random("eagle3 " + variant)
+    return {name: ("F32", shape, drawn(rng, shape)) for name, shape in shapes(variant).items()}
+
+
+def tokens(variant):
+    """Which tokens of the target's those of the head are: the first ones after the bytes, and some."""
+    rng = random.Random("tokens " + variant)
+    return sorted(rng.sample(range(259, 259 + 2 * DRAFT), DRAFT - 8) + rng.sample(range(2000, VOCAB), 8))
+
+
+def integers(values):
+    return ("I64", [len(values)], struct.pack(f"<{len(values)}q", *values))
+
+
+def speculators(tales, out, variant):
+    embed = read_safetensors(tales / "model.safetensors")["model.embed_tokens.weight"]
+    ids = tokens(variant)
+    tensors = head(variant) | {"embed_tokens.weight": embed, "d2t": integers([t - i for i, t in enumerate(ids)]),
+                               "t2d": ("BOOL", [VOCAB], bytes(t in ids for t in range(VOCAB)))}
+    config = {"architectures": ["Eagle3DraftModel"], "speculators_model_type": "eagle3", "draft_vocab_size": DRAFT,
+              "target_hidden_size": None, "eagle_aux_hidden_state_layer_ids": [0, 1, 2],
+              "transformer_layer_config": layer_config(variant), "speculators_version": "0.9.0",
+              "speculators_config": {"algorithm": "eagle3", "default_proposal_method": "greedy",
+                                     "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": 4}],
+                                     "verifier": {"name_or_path": str(tales), "architectures": ["LlamaForCausalLM"]}},
+              **VARIANTS[variant]}
+    out.mkdir()
+    (out / "config.json").write_text(json.dumps(config))
+    write_safetensors(out / "model.safetensors", tensors)
+
+
+def sglang(out):
+    """The layer as midlayer, layers by what they give, no embedding."""
+    ids = tokens("plain")
+    tensors = {("midlayer." + n[len("layers.0."):] if n.startswith("layers.0.") else n): t
+               for n, t in head("plain").items()}
+    tensors["d2t"] = integers([t - i for i, t in enumerate(ids)])
+    config = LAYER | {"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": DRAFT,
+                      "norm_before_residual": True, "rope_theta": 10000.0,
+                      "eagle_config": {"eagle_aux_hidden_state_layer_ids": [-1, 0, 1], "use_aux_hidden_state": True}}
+    del config["rope_parameters"]
+    out.mkdir()
+    (out / "config.json").write_text(json.dumps(config))
+    write_safetensors(out / "model.safetensors", tensors)
+
+
+def interleaved(raw, heads, cols):
+    """Rows of each head: those that rotate together side by side."""
+    size = 4 * cols
+    rows = [raw[i * size:(i + 1) * size] for i in range(heads * E)]
+    return b"".join(rows[h * E + half * E // 2 + i] for h in range(heads) for i in range(E // 2) for half in (0, 1))
+
+
+GGUF = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output", "input_layernorm": "attn_norm", "hidden_norm": "attn_norm_2",
+        "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down"}
+
+
+def gguf(out):
+    def number(kind, form, value):
+        return struct.pack("<I" + form, kind, value)
+
+    tensors = {"d2t": ([DRAFT], 27, integers(tokens("plain"))[2])}
+    for name, (_, shape, raw) in head("plain").items():
+        to = {"norm.weight": "output_norm.weight", "lm_head.weight": "output.weight"}.get(name, name)
+        if name.startswith("layers.0."):
+            to = "blk.0." + GGUF[name[len("layers.0."):-len(".weight")]] + ".weight"
+        if "q_proj" in name or "k_proj" in name:
+            raw = interleaved(raw, HEADS if "q_proj" in name else KV, 2 * D)
+        tensors[to] = (shape, 0, raw)
+    text = b"eagle3"
+    pairs = {"general.architecture": struct.pack("<IQ", 8, len(text)) + text,
+             "eagle3.extract_layers": struct.pack("<IIQ3i", 9, 5, 3, 0, 1, 2),
+             "eagle3.target_hidden_size": number(4, "I", D), "eagle3.norm_before_residual": number(7, "?", True),
+             "eagle3.block_count": number(4, "I", 1), "eagle3.context_length": number(4, "I", 1024),
+             "eagle3.embedding_length": number(4, "I", D), "eagle3.feed_forward_length": number(4, "I", FF),
+             "eagle3.attention.head_count": number(4, "I", HEADS),
+             "eagle3.attention.head_count_kv": number(4, "I", KV),
+             "eagle3.attention.key_length": number(4, "I", E), "eagle3.attention.value_length": number(4, "I", E),
+             "eagle3.rope.dimension_count": number(4, "I", E), "eagle3.rope.freq_base": number(6, "f", 10000.0),
+             "eagle3.attention.layer_norm_rms_epsilon": number(6, "f", 1e-5),
+             "eagle3.vocab_size": number(4, "I", VOCAB)}
+    write_gguf(out, pairs, tensors)
+
+
+def floats(values):
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+def ones(rows, cols, at=0):
+    """Row i has a one in column at + i."""
+    out = [0.0] * (rows * cols)
+    for i in range(rows):
+        out[i * cols + at + i] = 1.0
+    return floats(out)
+
+
+def foreseeing(golden, out):
+    """silent: golden without what layers add, so that a token alone says what follows it. seer: a head that
+    attends to its own row alone (keys and queries are constant, and rotated), has the token's row as
+    value, and takes embedding and output head of the model; seer-part: the same of every other token."""
+    facts = json.loads((golden / "config.json").read_text())
+    tensors = read_safetensors(golden / "model.safetensors")
+    for name, (kind, shape, raw) in tensors.items():
+        if "o_proj" in name or "down_proj" in name:
+            tensors[name] = (kind, shape, bytes(len(raw)))
+    (out / "silent").mkdir()
+    (out / "silent" / "config.json").write_text(json.dumps(facts))
+    write_safetensors(out / "silent" / "model.safetensors", tensors)
+    d, ff, vocab = facts["hidden_size"], facts["intermediate_size"], facts["vocab_size"]
+
+    def own(shape, raw=None):
+        return ("F32", shape, raw if raw is not None else bytes(4 * shape[0] * (shape[1] if len(shape) > 1 else 1)))
+
+    layer = {"self_attn.q_proj.weight": own([d, 2 * d]), "self_attn.k_proj.weight": own([d, 2 * d]),
+             "self_attn.q_proj.bias": own([d], floats([16.0] * d)), "self_attn.k_proj.bias": own([d], floats([16.0] * d)),
+             "self_attn.v_proj.weight": own([d, 2 * d], ones(d, 2 * d)), "self_attn.o_proj.weight": own([d, d], ones(d, d)),
+             "input_layernorm.weight": own([d], floats([1.0] * d)), "hidden_norm.weight": own([d]),
+             "post_attention_layernorm.weight": own([d], floats([1.0] * d)), "mlp.gate_proj.weight": own([ff, d]),
+             "mlp.up_proj.weight": own([ff, d]), "mlp.down_proj.weight": own([d, ff])}
+    head = {"midlayer." + n: t for n, t in layer.items()}
+    head |= {"fc.weight": own([d, 3 * d]), "norm.weight": tensors["model.norm.weight"]}
+    config = facts | {"num_hidden_layers": 1, "draft_vocab_size": vocab, "norm_before_residual": True,
+                      "eagle_config": {"eagle_aux_hidden_state_layer_ids": [-1, 0, 1]}}
+    (out / "seer").mkdir()
+    (out / "seer" / "config.json").write_text(json.dumps(config))
+    write_safetensors(out / "seer" / "model.safetensors", head)
+    kind, shape, raw = tensors["lm_head.weight"]
+    row = len(raw) // shape[0]
+    head["lm_head.weight"] = (kind, [vocab // 2, d], b"".join(raw[2 * i * row:(2 * i + 1) * row] for i in range(vocab // 2)))
+    head["d2t"] = integers(list(range(vocab // 2)))
+    (out / "seer-part").mkdir()
+    (out / "seer-part" / "config.json").write_text(json.dumps(config | {"draft_vocab_size": vocab // 2}))
+    write_safetensors(out / "seer-part" / "model.safetensors", head)
+
+
+def main():
+    shared, out = map(Path, sys.argv[1:3])
+    tales = shared / "models" / "tales-2m"
+    foreseeing(shared / "goldens" / "llama-mha", out)
+    for variant in VARIANTS:
+        speculators(tales, out / variant, variant)
+    sglang(out / "sglang")
+    gguf(out / "head.gguf")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+/* tests/draft_heads_cases.h - heads of EAGLE-3 for tales-2m (tests/draft_heads.py) on a device: what
+ * they draft is what speculators drafts, token by token, whatever their spelling; texts are those
+ * without drafts, for one and for many. */
+#ifndef GW_TESTS_DRAFT_HEADS_CASES_H
+#define GW_TESTS_DRAFT_HEADS_CASES_H
+
+#include <jansson.h>
+#include <unistd.h>
+
+#include "tests/draft_rig.h"
+#include "core/engine/run/session_hidden.h"
+
+enum { HC_CTX = 96, HC_D = 256, HC_STEPS = 4, HC_WIDE = 4 * HC_D };
+
+static char hc_folder[64];
+
+static inline int hc_make(void **state) {
+    (void)state;
+    char command[400];
+    const char *root = getenv("GODWIT_SHARED"), *shared = root != NULL ? root : "../shared";
+    char tales[300];
+    snprintf(tales, sizeof tales, "%s/models/tales-2m", shared);
+    if (gw_path_look(tales) != GW_PATH_FOLDER) {
+        return 0; /* tests are skipped */
+    }
+    snprintf(hc_folder, sizeof hc_folder, "/tmp/heads-XXXXXX");
+    assert_non_null(mkdtemp(hc_folder));
+    snprintf(command, sizeof command, "python3 tests/draft_heads.py %s %s", shared, hc_folder);
+    return system(command) == 0 ? 0 : -1;
+}
+
+static inline int hc_remove(void **state) {
+    (void)state;
+    char command[100];
+    snprintf(command, sizeof command, "rm -rf %s", hc_folder);
+    return hc_folder[0] != '\0' ? system(command) : 0;
+}
+
+/* A head in its folder, for tales-2m or, by its name, for the silent model; head NULL: that model. */
+static inline gw_model *hc_open_for(int silent, const char *head, const char *device,
+                                    const char *layers) {
+    char path[128], own[128];
+    const char *target = shared_path("models/tales-2m");
+    snprintf(own, sizeof own, "%s/silent", hc_folder);
+    target = silent ? own : target;
+    snprintf(path, sizeof path, "%s/%s", hc_folder, head != NULL ? head : "");
+    gw_model_options o = {.path = head != NULL ? path : target,
+                          .target = head != NULL ? target : NULL,
+                          .device = device,
+                          .offload_layers = layers,
+                          .threads = 1,
+                          .exact = 1};
+    gw_model *m = NULL;
+    ok(gw_model_open(&o, &m));
+    return m;
+}
+
+static inline gw_model *hc_open(const char *head, const char *device, const char *layers) {
+    return hc_open_for(0, head, device, layers);
+}
+
+/* ---- against speculators --------------------------------------------------------------------- */
+
+typedef struct hc_states {
+    float target[HC_CTX][3 * HC_D]; /* of the target, after each position */
+    float own[HC_D];                /* of the head, after its last row     */
+    int32_t own_pos;                /* from there on states are the head's */
+} hc_states;
+
+static inline gw_status hc_keep(void *user, gw_session *s, int32_t pos, int32_t n) {
+    return gw_session_hidden_read(s, 0, n, ((hc_states *)user)->target[pos], 3 * HC_D);
+}
+
+static inline gw_status hc_keep_own(void *user, gw_session *s, int32_t pos, int32_t n) {
+    (void)pos;
+    return gw_session_hidden_read(s, n - 1, 1, ((hc_states *)user)->own, HC_D);
+}
+
+static inline void hc_give(void *user, int32_t pos, int32_t n, float *rows) {
+    const hc_states *h = user;
+    memset(rows, 0, (size_t)n * HC_WIDE * sizeof *rows);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t at = pos + i - 1;
+        if (at >= 0 && at < h->own_pos) {
+            memcpy(rows + (size_t)i * HC_WIDE, h->target[at], sizeof h->target[at]);
+        } else if (at >= 0) {
+            memcpy(rows + (size_t)i * HC_WIDE + 3 * HC_D, h->own, sizeof h->own);
+        }
+    }
+}
+
+static inline int32_t hc_drafted(gw_session *head) {
+    const gw_model *m = gw_session_model(head);
+    return gw_model_draft_tokens(m)[largest(gw_session_logits(head, 0), gw_model_n_vocab(m))];
+}
+
+/* Steps after every position; later steps take the text's tokens and the head's own states. */
+static inline void hc_text(gw_session *target, gw_session *head, hc_states *h, const json_t *given,
+                           const char *golden, const char *name) {
+    size_t n, wrong = 0, checked = 0;
+    int32_t *ids = json_ids(json_object_get(given, "ids"), &n);
+    const json_t *want = json_object_get(given, golden);
+    ok(gw_session_rewind(target, 0));
+    ok(gw_session_rewind(head, 0));
+    ok(gw_session_prefill(target, ids, 9));
+    for (size_t i = 9; i < n; i++) {
+        ok(gw_session_decode(target, ids + i, 1));
+    }
+    h->own_pos = (int32_t)n;
+    ok(gw_session_prefill(head, ids, 1));
+    for (size_t p = 1; p < n; p++) {
+        h->own_pos = (int32_t)n;
+        ok(gw_session_rewind(head, (int32_t)p));
+        ok(gw_session_prefill(head, ids + p, 1));
+        h->own_pos = (int32_t)p;
+        for (size_t k = 0; k < HC_STEPS && p + k < n; k++) {
+            if (k > 0) {
+                ok(gw_session_decode(head, ids + p + k, 1));
+            }
+            const json_t *is = json_array_get(json_array_get(want, k), p - 1);
+            wrong += hc_drafted(head) != (int32_t)json_integer_value(is);
+            checked++;
+        }
+    }
+    print_message("  %s: %zu drafts are those of speculators\n", name, checked - wrong);
+    if (wrong > 0 || checked < 150) {
+        fail_msg("%s: %zu of %zu drafts are not those of speculators", name, wrong, checked);
+    }
+    free(ids);
+}
+
+static inline void hc_goldens(const char *device, const char *const (*heads)[2], size_t n) {
+    static hc_states h;
+    json_t *all = json_load_file("tests/data/draft-heads/goldens.json", 0, NULL);
+    assert_non_null(all);
+    for (size_t i = 0; i < n; i++) {
+        gw_model *m = hc_open(NULL, device, NULL), *model = hc_open(heads[i][0], device, NULL);
+        gw_session_options o = {.n_ctx = HC_CTX, .chunk = 5, .kv_type = "f32"};
+        gw_session *target = NULL, *head = NULL;
+        int32_t layer[GW_TAPS];
+        int taps = 0;
+        ok(gw_session_new(m, &o, &target));
+        ok(gw_session_new(model, &o, &head));
+        ok(gw_model_taps(model, m, layer, &taps));
+        assert_int_equal(taps, GW_TAPS);
+        ok(gw_session_hidden_tap(target, layer, taps));
+        ok(gw_session_hidden_open(head));
+        assert_int_equal(gw_session_hidden_width(target), 3 * HC_D);
+        gw_session_hidden_watch(target, hc_keep, &h);
+        gw_session_hidden_watch(head, hc_keep_own, &h);
+        gw_session_hidden_source(head, hc_give, &h);
+        const json_t *texts = json_object_get(all, "texts");
+        for (size_t t = 0; t < json_array_size(texts); t++) {
+            hc_text(target, head, &h, json_array_get(texts, t), heads[i][1], heads[i][0]);
+        }
+        gw_session_free(head);
+        gw_session_free(target);
+        gw_model_free(model);
+        gw_model_free(m);
+    }
+    json_decref(all);
+}
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+typedef struct hc_case {
+    const char *head, *length, *layers; /* layers: of the target, on the device */
+    int sampler, prompts, silent;
+} hc_case;
+
+/* The texts are the CPU's without drafts. Ids of the silent model, which has no tokenizer, are drawn.
+ */
+static inline void hc_prompts(const gw_model *m, int silent, prompt_list *out) {
+    uint32_t x = 5;
+    if (!silent) {
+        read_prompts(m, out);
+        return;
+    }
+    for (int i = 0; i < PROMPTS_MAX * PROMPT_MAX; i++) {
+        x = x * 1664525u + 1013904223u;
+        out->ids[i / PROMPT_MAX][i % PROMPT_MAX] = 3 + (int32_t)(x >> 8) % 300;
+        out->n[i / PROMPT_MAX] = 20 + (size_t)(i / PROMPT_MAX) % 20;
+    }
+}
+
+static inline gw_draft_stats hc_check(const char *device, const hc_case *c) {
+    gw_model *cpu = hc_open_for(c->silent, NULL, "cpu", NULL);
+    gw_model *m = hc_open_for(c->silent, NULL, device, c->layers);
+    gw_model *head = hc_open_for(c->silent, c->head, device, NULL);
+    gw_session *plain = open_session(cpu, HC_CTX), *s = open_session(m, HC_CTX);
+    gw_drafter *d = new_drafter(s, head, 0, c->length);
+    const named_sampler *row = &sampler_table[c->sampler];
+    static prompt_list prompts;
+    gw_draft_stats stats;
+    hc_prompts(cpu, c->silent, &prompts);
+    for (int i = 0; i < c->prompts; i++) {
+        text want, got;
+        size_t n = prompts.n[i] < 40 ? prompts.n[i] : 40;
+        plain_text(cpu, plain, row, 7, prompts.ids[i], n, 32, &want);
+        drafted_text(m, s, d, row, 7, prompts.ids[i], n, 32, GW_DECODE_MAX, &got);
+        if (want.n != got.n || memcmp(want.ids, got.ids, want.n * sizeof *want.ids) != 0) {
+            fail_msg("%s, %s, %s: another text after prompt %d", c->head, c->length, row->name, i);
+        }
+    }
+    gw_drafter_stats(d, &stats);
+    print_message("  %s, %s, %s: %d of %d drafts accepted\n", c->head, c->length, row->name,
+                  (int)stats.accepted, (int)stats.drafted);
+    assert_true(strncmp(c->length, "fixed", 5) != 0 || stats.drafted > 20);
+    gw_drafter_free(d);
+    gw_session_free(s);
+    gw_session_free(plain);
+    gw_model_free(head);
+    gw_model_free(m);
+    gw_model_free(cpu);
+    return stats;
+}
+
+static inline double hc_share(const gw_draft_stats *s) {
+    return s->drafted > 0 ? (double)s->accepted / (double)s->drafted : 0.0;
+}
+
+#endif
