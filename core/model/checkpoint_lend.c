@@ -51,14 +51,23 @@ static gw_status borrow(gw_checkpoint *c, const lent *what) {
     return gw_checkpoint_add(c, c->where, &own);
 }
 
+static double named(const gw_checkpoint *c, const char *number) {
+    return gw_spec_named_number(c->blueprint, &c->hparams, number, 0.0);
+}
+
 gw_status gw_checkpoint_borrow(gw_checkpoint *c, const char *path) {
     const gw_hparams *hp = &c->hparams;
     if (!gw_checkpoint_drafts(c) || (has(c, &embedding) && has(c, &output))) {
         return GW_OK;
     }
     GW_TRY(gw_checkpoint_open(path, NULL, 0, &c->lender));
+    const gw_hparams *own = &c->lender->hparams;
+    const double width = named(c, "d_target"), tokens = named(c, "target_vocab");
+    if (width != (double)own->d_model || tokens != (double)own->n_vocab) {
+        return gw_fail(GW_E_UNSUPPORTED, c->name,
+                       "drafts for a model of width %g and %g tokens; %s has %d and %d", width,
+                       tokens, c->lender->name, (int)own->d_model, (int)own->n_vocab);
+    }
     GW_TRY(borrow(c, &embedding));
-    int same = (double)hp->n_vocab ==
-               gw_spec_named_number(c->blueprint, hp, "target_vocab", (double)hp->n_vocab);
-    return same ? borrow(c, &output) : GW_OK;
+    return tokens == (double)hp->n_vocab ? borrow(c, &output) : GW_OK;
 }

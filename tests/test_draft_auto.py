@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# tests/test_draft_auto.py - the program finds and names heads that draft (EAGLE-3), refuses what is none of the
+# model's, and says what a draft model costs.
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+GODWIT = os.environ["GODWIT_BIN"]
+SHARED = Path(os.environ.get("GODWIT_SHARED", ROOT.parent / "shared"))
+TALES = SHARED / "models" / "tales-2m"
+PROMPT = ["-p", "the old man went down to", "-n", "24", "--temperature", "0", "--threads", "1"]
+
+if not TALES.is_dir():
+    pytest.skip("no models", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def heads(tmp_path_factory):
+    out = tmp_path_factory.mktemp("heads")
+    subprocess.run([sys.executable, ROOT / "tests/draft_heads.py", SHARED, out], check=True)
+    return out
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """The model in a folder of its own."""
+    shutil.copytree(TALES, tmp_path / "tales", copy_function=os.symlink)
+    return tmp_path / "tales"
+
+
+def run(*words):
+    r = subprocess.run([GODWIT, *map(str, words)], capture_output=True, text=True, timeout=60)
+    return r.returncode, r.stdout, r.stderr
+
+
+def text_of(model, *words):
+    code, out, notes = run("run", "-m", model, *PROMPT, *words)
+    assert code == 0, notes
+    return out, notes
+
+
+def test_spellings(heads):
+    want, _ = text_of(TALES)
+    for name in ("plain", "sglang", "head.gguf"):
+        out, notes = text_of(TALES, "--draft", heads / name, "--draft-length", "fixed:4")
+        assert out == want and "fixed:4" in notes and " 0 drafted" not in notes
+
+
+def test_auto(heads, alone):
+    want, _ = text_of(alone)
+    out, notes = text_of(alone, "--draft", "auto")
+    assert out == want and "a head" not in notes
+    shutil.copytree(heads / "seer", alone.parent / "another")  # for a model of another width
+    shutil.copytree(heads / "normed", alone.parent / "of-it")
+    out, notes = text_of(alone, "--draft", "auto")
+    assert out == want and f"{alone.parent / 'of-it'}: a head (EAGLE-3) for this model" in notes
+    shutil.copy(heads / "head.gguf", alone / "tales-eagle3.gguf")
+    out, notes = text_of(alone, "--draft", "auto")
+    assert out == want and f"{alone / 'tales-eagle3.gguf'}: a head" in notes
+
+
+def test_named(heads):
+    for name in ("plain", "sglang", "head.gguf"):
+        code, out, notes = run("inspect", heads / name)
+        assert code == 0 and "a head that drafts (EAGLE-3)" in out and "width 256 and 4096 tokens" in out, notes
+
+
+def test_refused(heads):
+    code, _, notes = run("run", "-m", heads / "plain", *PROMPT)
+    assert code == 1 and "no model by itself" in notes
+    for name in ("seer", "seer-part"):
+        code, _, notes = run("run", "-m", TALES, *PROMPT, "--draft", heads / name)
+        assert code == 1 and "drafts for a model of width 64 and 320 tokens; tales-2m has 256 and 4096" in notes
+
+
+def test_cost():
+    small, large = (SHARED / "models" / f"tales-{n}-q4_0.gguf" for n in ("2m", "21m"))
+    want, _ = text_of(small)
+    out, notes = text_of(small, "--draft", large)
+    assert out == want and "is not used: it reads " in notes and "passes" not in notes
+    out, notes = text_of(small, "--draft", large, "--draft-length", "fixed:2")
+    assert out == want and "is expected to cost " in notes and "passes" in notes
+    _, notes = text_of(large, "--draft", small)
+    assert "is expected to cost 0." in notes
