@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/base/save.h"
+#include "core/base/waits.h"
 
 static volatile int cancel;
 static volatile sig_atomic_t caught;
@@ -17,6 +18,8 @@ static volatile sig_atomic_t at_once;
 static volatile sig_atomic_t patience; /* further SIGINTs that do not end the process */
 static volatile sig_atomic_t interactive;
 static volatile sig_atomic_t hangup_is_word, hangups; /* see signals_keep_hangup */
+static volatile sig_atomic_t grace = 10;              /* seconds that a driver has to come back */
+static unsigned waits_seen;                           /* of on_alarm and on_signal */
 static int woken[2] = {-1, -1}; /* a pipe: holds bytes while a caught signal waits to be taken */
 
 static void on_signal(int number) {
@@ -38,9 +41,32 @@ static void on_signal(int number) {
     }
     caught = number;
     cancel = 1;
+    if (!interactive || number != SIGINT) { /* else further ones end it */
+        (void)gw_wait_stands_still(&waits_seen);
+        alarm((unsigned)grace);
+    }
     patience = interactive ? 2 : 0;
     ssize_t wrote = write(woken[1], "", 1);
     (void)wrote; /* no pipe, or a full one: nothing is lost but promptness */
+    errno = before;
+}
+
+/* Calls of drivers look at no flag; all others do. */
+static void on_alarm(int number) {
+    static const char words[] =
+        "godwit: error: told to end, but a device is still busy and its driver "
+        "does not come back: left alone\n";
+    int before = errno;
+    (void)number;
+    if (caught != 0 && gw_wait_stands_still(&waits_seen)) {
+        ssize_t wrote = write(STDERR_FILENO, words, sizeof words - 1);
+        (void)wrote;
+        gw_save_abandon();
+        _exit(128 + caught);
+    }
+    if (caught != 0) {
+        alarm((unsigned)grace);
+    }
     errno = before;
 }
 
@@ -72,6 +98,8 @@ void signals_setup(void) {
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
         sigaction(SIGHUP, &action, NULL); /* under nohup it stays ignored */
     }
+    action.sa_handler = on_alarm;
+    sigaction(SIGALRM, &action, NULL);
     action.sa_handler = on_lost_pages;
     sigaction(SIGBUS, &action, NULL);
     action.sa_handler = SIG_IGN;
@@ -84,6 +112,7 @@ int signals_caught(void) { return caught; }
 int signals_exit_code(int otherwise) { return caught != 0 ? 128 + caught : otherwise; }
 void signals_at_once(void) { at_once = 1; }
 void signals_interactive(void) { interactive = 1; }
+void signals_grace(int seconds) { grace = seconds; }
 
 void signals_keep_hangup(void) {
     struct sigaction action = {.sa_handler = on_signal};

@@ -4,7 +4,9 @@
  * what it has done and exits with 128 + its number (130, 143, 129). The second one ends the process
  * at once (but see signals_interactive) and takes unfinished files with it. SIGPIPE and SIGXFSZ are
  * ignored: the failed write reports itself. A SIGHUP that was ignored at the start (nohup) stays
- * so.
+ * so. A call of a driver that is under way when the first comes and does not return within ten
+ * seconds (signals_grace) ends the process as the second does, with one line; not in a chat that
+ * Ctrl-C stops.
  */
 #ifndef GW_APPS_SIGNALS_H
 #define GW_APPS_SIGNALS_H
@@ -17,6 +19,8 @@ int signals_caught(void);                 /* the signal, or 0 */
 int signals_exit_code(int otherwise);     /* 128 + signal once one has come */
 /* From now on the first signal ends the process at once: nothing is left to be stopped cleanly. */
 void signals_at_once(void);
+/* Seconds that drivers have, of a command that lets requests end. At least 1. */
+void signals_grace(int seconds);
 /* From now on Ctrl-C stops what is going on and not the program: the command calls
  * signals_take_interrupt and goes on. Only the fourth that nobody took ends the process. */
 void signals_interactive(void);

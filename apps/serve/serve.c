@@ -26,6 +26,7 @@ enum {
     CONNS_SPARE = 64,
     WORKERS = 2,
     LAST_WORDS_SECONDS = 2,
+    DRIVER_SECONDS = 20,  /* for calls of drivers, after all that */
     WORKER_SECONDS = 1,   /* for work under way when the server ends */
     MAPPED_FROM = 1 << 20 /* bytes of a block that is mapped */
 };
@@ -196,6 +197,7 @@ static void to_err(const char *text, size_t bytes) { sink_put(err, text, bytes);
 static int open_server(server *s) {
     const app_options *o = s->o;
     s->started = app_seconds();
+    signals_grace(o->drain + DRIVER_SECONDS);
     s->started_at = (int64_t)time(NULL);
     s->conns_max = connections_at_most();
     s->metrics = metrics_new();

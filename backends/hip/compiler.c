@@ -9,6 +9,7 @@
 
 #include "backends/hip/driver.h"
 #include "core/base/build_log.h"
+#include "core/base/waits.h"
 
 typedef struct rtc_program *rtc_program;
 
@@ -165,7 +166,7 @@ gw_status gw_hip_compile(const gw_hip_compiler *c, const gw_hip_text *source, co
     if (error != 0) {
         return gw_fail(GW_E_DEVICE, "hip", "the compiler takes no program (error %d)", error);
     }
-    error = c->Compile(program, options->n + 1, given);
+    error = GW_WAITED(c->Compile(program, options->n + 1, given));
     gw_status status =
         error == 0 ? take_code(c, program, source->name, out, bytes)
                    : failed(c, program, source->name, kernel, strchr(options->target, '=') + 1);

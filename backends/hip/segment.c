@@ -9,6 +9,7 @@
 
 #include "backends/hip/hip.h"
 #include "core/base/list.h"
+#include "core/base/waits.h"
 #include "kernels_hip/rows/rows_params.h"
 
 enum { PLAIN_SHARED = 48 << 10 };
@@ -503,7 +504,8 @@ void gw_hip_segment_free(struct gw_segment *segment) {
     }
     struct gw_device *device = segment->device;
     (void)gw_hip_enter(device);
-    device->driver->StreamWait(device->stream); /* nothing may use what is freed now */
+    /* nothing may use what is freed now */
+    (void)GW_WAITED(device->driver->StreamWait(device->stream));
     if (device->drew == segment) {
         device->drew = NULL;
     }
@@ -602,7 +604,7 @@ static gw_status free_staging(struct gw_segment *segment, int turn) {
     if (segment->ended[turn] == NULL) {
         return gw_hip_wait(device);
     }
-    gw_hip_error error = device->driver->EventWait(segment->ended[turn]);
+    gw_hip_error error = GW_WAITED(device->driver->EventWait(segment->ended[turn]));
     return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "finishing a step");
 }
 
@@ -674,7 +676,7 @@ gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step) {
 
 gw_status gw_hip_wait(struct gw_device *device) {
     GW_TRY(gw_hip_enter(device));
-    gw_hip_error error = device->driver->StreamWait(device->stream);
+    gw_hip_error error = GW_WAITED(device->driver->StreamWait(device->stream));
     device->waits++;
     if (error == GW_HIP_OK && gw_hip_link_lost(device)) {
         device->lost = 1;
@@ -738,7 +740,8 @@ gw_status gw_hip_post(struct gw_post *post, const struct gw_buffer *src, size_t 
 gw_status gw_hip_collect(struct gw_post *post, int32_t *out) {
     if (post->segment != NULL) {
         GW_TRY(gw_hip_enter(post->device));
-        gw_hip_error error = post->device->driver->EventWait(post->segment->ended[post->turn]);
+        gw_hip_error error =
+            GW_WAITED(post->device->driver->EventWait(post->segment->ended[post->turn]));
         if (error != GW_HIP_OK) {
             return gw_hip_lose(post->device, error, "a token was awaited");
         }

@@ -11,7 +11,8 @@
 enum {
     MAX_PLATFORMS = 16,
     COMPUTE_CAPABILITY_MAJOR = 0x4000, /* cl_nv_device_attribute_query */
-    HINTS_FROM = 8
+    HINTS_FROM = 8,
+    LEAST_LOCAL = 32 << 10
 };
 
 /* ---- finding --------------------------------------------------------------------------------- */
@@ -127,18 +128,9 @@ static void text_info(const gw_cl_driver *cl, cl_device_id id, cl_device_info wh
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* What the one arithmetic needs of a device; NULL when nothing is missing. */
+/* What a device needs to be tried at all; NULL when nothing is missing. Of floats it is not asked:
+ * what it says is not what it does (floats.c). */
 static const char *lacking(const gw_cl_driver *cl, cl_device_id id) {
-    cl_ulong fp = number_info(cl, id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(cl_device_fp_config));
-    if ((fp & CL_FP_FMA) == 0) {
-        return "a fused multiply-add";
-    }
-    if ((fp & CL_FP_DENORM) == 0) {
-        return "subnormal numbers";
-    }
-    if ((fp & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) == 0) {
-        return "correctly rounded division and square root";
-    }
     if (number_info(cl, id, CL_DEVICE_ENDIAN_LITTLE, sizeof(cl_bool)) == 0) {
         return "little-endian memory";
     }
@@ -148,16 +140,19 @@ static const char *lacking(const gw_cl_driver *cl, cl_device_id id) {
     return NULL;
 }
 
-/* GODWIT_OPENCL, for tests, comma-separated: item, team (the way through the ops), plain (no inline
+/* GODWIT_OPENCL, for tests, comma-separated: item, team (kernels of items, or of teams where the
+ * device can go it), group=N, local=BYTES (as if it took groups of so many work-items, had so much
+ * local memory), floats=NAME (as if it computed floats so: kernels_cl/floats.cl), plain (no inline
  * assembly, no name of an x86 instruction), shuffles (as if lanes exchanged values by instructions,
  * through local memory, and products of bytes were of signed ones), matrix (prompts on matrix
  * instructions, through local memory where the device has none), no-matrix (never), walk=GROUPS (a
  * step in one launch of so many groups, however few its ops; 0: never; other devices than NVIDIA's:
  * 1), must-walk (an error where that cannot be done), walk-rows=N (for steps of so many rows, too),
- * last-joins (attention in one launch, as on NVIDIA: right on x86, too), any-floats (open a
- * simulator whose arithmetic is not exact), card (a processor counts as a graphics card, which is
+ * last-joins (attention in one launch, as on NVIDIA: right on x86, too), any-floats (its
+ * floats are not tried), card (a processor counts as a graphics card, which is
  * chosen by itself), max-alloc=BYTES, max-cache=BYTES (the same for caches
- * alone), fail-alloc=K, fail-enqueue=K, fail-build (the first) or fail-build=K, fail-walk (the
+ * alone), fail-alloc=K, fail-enqueue=K, fail-wait=K (a read that
+ * never ends), fail-build (the first) or fail-build=K, fail-walk (the
  * program of a step in one launch does not build), no-cache (programs are not kept on disk: PoCL
  * compiles what it is asked for a second time), no-blas (CLBlast is not there), fail-blas=K (its
  * K-th product fails; the first is the trial). */
@@ -165,6 +160,9 @@ static const char *lacking(const gw_cl_driver *cl, cl_device_id id) {
 static const gw_switch switches[] = {
     {"item", GW_SWITCH_SET, AT(item), 1, 0},
     {"team", GW_SWITCH_SET, AT(item), 0, 0},
+    {"group=", GW_SWITCH_INT, AT(asked_group), 1, INT_MAX},
+    {"local=", GW_SWITCH_INT, AT(asked_local), 0, INT_MAX},
+    {"floats=", GW_SWITCH_TEXT, AT(floats), 0, 0},
     {"plain", GW_SWITCH_SET, AT(plain), 1, 0},
     {"shuffles", GW_SWITCH_SET, AT(shuffles), GW_CL_SHUFFLES_LOCAL, 0},
     {"shuffles", GW_SWITCH_SET, AT(dots), GW_CL_DOTS_SIGNED, 0},
@@ -180,6 +178,7 @@ static const gw_switch switches[] = {
     {"max-cache=", GW_SWITCH_BYTES, AT(max_cache), 0, 0},
     {"fail-alloc=", GW_SWITCH_INT, AT(fail_alloc), 1, INT_MAX},
     {"fail-enqueue=", GW_SWITCH_INT, AT(fail_enqueue), 1, INT_MAX},
+    {"fail-wait=", GW_SWITCH_INT, AT(fail_wait), 1, INT_MAX},
     {"fail-build", GW_SWITCH_SET, AT(fail_build), 1, 0},
     {"fail-build=", GW_SWITCH_INT, AT(fail_build), 1, INT_MAX},
     {"fail-walk", GW_SWITCH_SET, AT(fail_walk), 1, 0},
@@ -188,6 +187,16 @@ static const gw_switch switches[] = {
     {"fail-blas=", GW_SWITCH_INT, AT(fail_blas), 1, INT_MAX},
 };
 #undef AT
+
+/* Of teams a group needs eight, and the local memory that OpenCL's full profile has at least;
+ * devices that have less take the kernels of single work-items, which need neither. */
+static size_t most_group(struct gw_device *d) {
+    size_t group = (size_t)number_info(d->cl, d->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t));
+    if (d->local_bytes > (cl_ulong)d->asked_local) {
+        d->local_bytes = (cl_ulong)d->asked_local;
+    }
+    return group < (size_t)d->asked_group ? group : (size_t)d->asked_group;
+}
 
 static gw_status fill_device(struct gw_device *d, const gw_device_options *options) {
     const gw_cl_driver *cl = d->cl;
@@ -199,7 +208,7 @@ static gw_status fill_device(struct gw_device *d, const gw_device_options *optio
     d->units = (int)number_info(cl, d->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint));
     d->local_bytes = number_info(cl, d->id, CL_DEVICE_LOCAL_MEM_SIZE, sizeof(cl_ulong));
     cl_ulong type = number_info(cl, d->id, CL_DEVICE_TYPE, sizeof(cl_device_type));
-    size_t group = (size_t)number_info(cl, d->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t));
+    d->asked_group = d->asked_local = INT_MAX;
     d->item = (type & CL_DEVICE_TYPE_CPU) != 0;
     d->processor = (type & CL_DEVICE_TYPE_CPU) != 0;
     d->walk_rows = 1;
@@ -210,21 +219,20 @@ static gw_status fill_device(struct gw_device *d, const gw_device_options *optio
         d->asked_alloc > 0 && d->asked_alloc < d->max_alloc ? d->asked_alloc : d->max_alloc;
     int walkers = d->asked_walkers;
     const char *missing = lacking(cl, d->id);
-    if (missing != NULL && !d->any_floats) {
+    if (missing != NULL) {
         return gw_fail(GW_E_UNSUPPORTED, "opencl", "%s lacks %s, which equal results need", d->name,
                        missing);
     }
+    size_t group = most_group(d);
+    d->item = d->item || group < GW_CL_GROUP || d->local_bytes < LEAST_LOCAL;
     d->compact = !d->item && (type & CL_DEVICE_TYPE_CPU) != 0;
-    if (!d->item && group < GW_CL_GROUP) {
-        return gw_fail(GW_E_UNSUPPORTED, "opencl", "%s takes groups of %zu work-items, not %d",
-                       d->name, group, GW_CL_GROUP);
-    }
     cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)d->platform,
                                           0};
     d->context = cl->CreateContext(properties, 1, &d->id, NULL, NULL, &error);
     GW_TRY(gw_cl_check(error, "creating a context"));
     d->queue = cl->CreateCommandQueue(d->context, d->id, 0, &error);
     GW_TRY(gw_cl_check(error, "creating a queue"));
+    GW_TRY(d->any_floats ? GW_OK : gw_cl_try_floats(d));
     /* oclgrind, which is of every type, ends on inline assembly: the way for processors asks not */
     if (!d->plain && !d->item && (type & CL_DEVICE_TYPE_GPU) != 0) {
         gw_cl_find_ways(d);
@@ -336,14 +344,16 @@ static void describe_ordinal(int ordinal, gw_device_info *out) {
     text_info(cl, id, CL_DEVICE_VERSION, version, sizeof version);
     text_info(cl, id, CL_DRIVER_VERSION, driver, sizeof driver);
     const char *missing = lacking(cl, id);
+    cl_ulong floats = number_info(cl, id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(cl_device_fp_config));
     out->memory_bytes = number_info(cl, id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(cl_ulong));
     out->free_bytes = out->memory_bytes;
     out->threads = (int)number_info(cl, id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint));
     snprintf(out->detail, sizeof out->detail,
-             "%.40s, driver %.40s, %.1f GB in one allocation, %llu kB local%s%s", version, driver,
+             "%.40s, driver %.40s, %.1f GB in one allocation, %llu kB local%s%s%s", version, driver,
              1e-9 * (double)number_info(cl, id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(cl_ulong)),
              (unsigned long long)number_info(cl, id, CL_DEVICE_LOCAL_MEM_SIZE, sizeof(cl_ulong)) >>
                  10,
+             (floats & CL_FP_FMA) != 0 ? "" : ", fused multiply-add in software",
              missing != NULL ? "; cannot be used: it lacks " : "", missing != NULL ? missing : "");
 }
 

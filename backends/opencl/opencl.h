@@ -18,7 +18,7 @@ enum {
     GW_CL_LAYOUT_STRIPS,                     /* the same planes, 16 rows interleaved by the word  */
     GW_CL_LAYOUT_LANES,                      /* floats: 16 bytes hold one lane's elements         */
     GW_CL_TEAM = 32,
-    GW_CL_GROUP = 256, /* the least that a device must take as a group      */
+    GW_CL_GROUP = 256, /* of teams; devices that take less: kernels of items */
     GW_CL_STRIP = 16,
     GW_CL_PIECES = 8, /* most allocations of a cache: arguments of SPLIT in attention.cl */
     GW_CL_MAX_DEVICES = 64
@@ -64,15 +64,19 @@ struct gw_device {
     cl_ulong max_alloc, memory, local_bytes;
     uint64_t max_cache; /* in one allocation; 0: max_alloc */
     uint64_t reserved;  /* bytes of all buffers                        */
+    int unpromised;     /* its compiler does not know the option for correct rounding */
+    char floats[64];    /* tests: it computes them as kernels_cl/floats.cl says */
     char name[128], driver[64];
     gw_cl_program *programs;
     gw_kernel_list kernels;
-    int fail_alloc, fail_enqueue, fail_build; /* tests: fail the k-th from now; 0: never */
+    int fail_alloc, fail_enqueue, fail_build,
+        fail_wait;                            /* tests: fail the k-th from now; 0: never */
     int no_cache;                             /* programs are not kept on disk */
     int processor;                            /* of the host, as PoCL's is */
     int card;                                 /* chosen by itself though it is a processor */
     int lost;                                 /* an earlier failure: nothing more is enqueued */
     int any_floats, no_matrix, asked_walkers; /* tests: of GODWIT_OPENCL, read when it is opened */
+    int asked_group, asked_local;             /* the same: at most so much     */
     uint64_t asked_alloc;                     /* 0: as much as the device says */
     /* Shared by all segments: their launches run in order. widened, products: blas.c's. */
     gw_cl_pool scratch, widened, products, narrowed, unpacked;
@@ -97,6 +101,10 @@ void gw_cl_find_ways(struct gw_device *device);
 int gw_cl_tries_ways(struct gw_device *device);
 int gw_cl_has_matrix(struct gw_device *device);
 int gw_cl_has_doubles(const struct gw_device *device);
+
+/* floats.c: one line that says which operand goes wrong, and what the device lacks therefore. Sets
+ * unpromised. */
+gw_status gw_cl_try_floats(struct gw_device *device);
 
 /* The queue with profiling; NULL: there is none. */
 cl_command_queue gw_cl_timed(struct gw_device *device);

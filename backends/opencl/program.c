@@ -8,6 +8,7 @@
 #include "backends/opencl/opencl.h"
 #include "core/base/build_log.h"
 #include "core/base/cache.h"
+#include "core/base/waits.h"
 #include "opencl_sources.h"
 
 enum { KEY_BYTES = 384, TEXTS = 23, OPTION_BYTES = 512 };
@@ -36,12 +37,11 @@ const char *gw_cl_kernels(const char *source) {
 /* Without fast-math; arith.h's fma are written out and contraction is off in common.cl. */
 static void all_options(const struct gw_device *device, const char *options, char *out,
                         size_t room) {
-    snprintf(out, room,
-             "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt -DGW_SHUFFLES=%d -DGW_DOTS=%d"
-             "%s%s%s%s%s %s",
-             device->shuffles, device->dots, device->item ? " -DGW_ITEM" : "",
-             device->nvidia ? " -DGW_NV" : "", device->hints ? " -DGW_NV_CACHES" : "",
-             device->compact ? " -DGW_COMPACT" : "", device->plain ? " -DGW_PLAIN" : "", options);
+    snprintf(out, room, "-cl-std=CL1.2%s -DGW_SHUFFLES=%d -DGW_DOTS=%d%s%s%s%s%s %s",
+             device->unpromised ? "" : " -cl-fp32-correctly-rounded-divide-sqrt", device->shuffles,
+             device->dots, device->item ? " -DGW_ITEM" : "", device->nvidia ? " -DGW_NV" : "",
+             device->hints ? " -DGW_NV_CACHES" : "", device->compact ? " -DGW_COMPACT" : "",
+             device->plain ? " -DGW_PLAIN" : "", options);
 }
 
 /* ---- compiling ------------------------------------------------------------------------------- */
@@ -58,7 +58,8 @@ cl_int gw_cl_build(const struct gw_device *device, cl_program program, const cha
         dup2(nowhere, STDERR_FILENO);
         close(nowhere);
     }
-    cl_int error = device->cl->BuildProgram(program, 1, &device->id, options, NULL, NULL);
+    cl_int error =
+        GW_WAITED(device->cl->BuildProgram(program, 1, &device->id, options, NULL, NULL));
     if (nowhere >= 0) {
         dup2(kept, STDERR_FILENO);
     }

@@ -7,6 +7,7 @@
 
 #include "backends/opencl/opencl.h"
 #include "core/base/list.h"
+#include "core/base/waits.h"
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
@@ -230,7 +231,7 @@ void gw_cl_segment_free(struct gw_segment *segment) {
     }
     struct gw_device *device = segment->device;
     if (segment->unfinished) {
-        device->cl->Finish(device->queue);
+        (void)GW_WAITED(device->cl->Finish(device->queue));
     }
     gw_cl_walk_free(segment);
     for (size_t i = 0; i < segment->n; i++) {
@@ -340,9 +341,9 @@ gw_status gw_cl_run(struct gw_segment *segment, const gw_step *step) {
         return gw_fail(GW_E_DEVICE, "opencl", "%s was lost earlier", device->name);
     }
     int turn = segment->turn = !segment->turn;
-    cl_int error = timed ? cl->Finish(device->queue) : CL_SUCCESS;
+    cl_int error = timed ? GW_WAITED(cl->Finish(device->queue)) : CL_SUCCESS;
     if (error == CL_SUCCESS && segment->sent[turn] != NULL) {
-        error = cl->WaitForEvents(1, &segment->sent[turn]);
+        error = GW_WAITED(cl->WaitForEvents(1, &segment->sent[turn]));
         cl->ReleaseEvent(segment->sent[turn]);
         segment->sent[turn] = NULL;
     }
@@ -369,7 +370,8 @@ gw_status gw_cl_run(struct gw_segment *segment, const gw_step *step) {
     }
     if (error != CL_SUCCESS) {
         done -= done > 0;
-        cl->Finish(queue); /* nothing may still use the buffers that the caller frees */
+        (void)GW_WAITED(
+            cl->Finish(queue)); /* nothing may still use the buffers that the caller frees */
         for (size_t i = 0; timed && i < done; i++) {
             if (segment->events[i] != NULL) {
                 cl->ReleaseEvent(segment->events[i]);
@@ -378,7 +380,7 @@ gw_status gw_cl_run(struct gw_segment *segment, const gw_step *step) {
         return lose(device, error, "a step was enqueued");
     }
     if (timed) {
-        error = cl->Finish(queue);
+        error = GW_WAITED(cl->Finish(queue));
         add_times(segment, segment->n);
     } else {
         error = cl->Flush(queue);
@@ -387,7 +389,7 @@ gw_status gw_cl_run(struct gw_segment *segment, const gw_step *step) {
 }
 
 gw_status gw_cl_wait(struct gw_device *device) {
-    cl_int error = device->cl->Finish(device->queue);
+    cl_int error = GW_WAITED(device->cl->Finish(device->queue));
     return error == CL_SUCCESS ? GW_OK : lose(device, error, "finishing a step");
 }
 
@@ -418,7 +420,7 @@ static cl_int settle(struct gw_post *post) {
     const gw_cl_driver *cl = post->device->cl;
     cl_int error = CL_SUCCESS;
     if (post->there != NULL) {
-        error = cl->WaitForEvents(1, &post->there);
+        error = GW_WAITED(cl->WaitForEvents(1, &post->there));
         cl->ReleaseEvent(post->there);
         post->there = NULL;
     }

@@ -12,6 +12,7 @@
 
 #include "backends/opencl/opencl.h"
 #include "core/base/list.h"
+#include "core/base/waits.h"
 
 enum {
     HEAD_SLOTS = 5, /* walk.cl: op, groups along x, y and z, pages */
@@ -167,10 +168,10 @@ static void add_case(text *t, int number, int variant, const gw_cl_launch *l) {
 static gw_status build(struct gw_segment *segment, const ops *o, const gw_cl_program **out) {
     struct gw_device *device = segment->device;
     static const char *const shared[] = {
-        "core/tensor/dialect.h", "core/tensor/arith.h",    "core/tensor/format_list.h",
-        "core/tensor/blocks.h",  "core/tensor/e4m3.h",     "core/tensor/nvfp4.h",
-        "core/tensor/planes.h",  "core/tensor/sample.h",
-        "kernels_cl/exchange.cl", "kernels_cl/common.cl", "kernels_cl/walk.cl"};
+        "core/tensor/dialect.h", "core/tensor/arith.h",  "core/tensor/format_list.h",
+        "core/tensor/blocks.h",  "core/tensor/e4m3.h",   "core/tensor/nvfp4.h",
+        "core/tensor/planes.h",  "core/tensor/sample.h", "kernels_cl/exchange.cl",
+        "kernels_cl/common.cl",  "kernels_cl/walk.cl"};
     char options[OPTION_BYTES];
     text t = {0};
     add_text(&t, "#pragma OPENCL FP_CONTRACT OFF\n");
@@ -328,9 +329,10 @@ static gw_status all_meet(struct gw_device *device, gw_cl_walk *walk, cl_program
     error = error == CL_SUCCESS ? cl->EnqueueNDRangeKernel(device->queue, kernel, 1, NULL, &global,
                                                            &local, 0, NULL, NULL)
                                 : error;
-    error = error == CL_SUCCESS ? cl->EnqueueReadBuffer(device->queue, walk->ticket, CL_TRUE, 0,
-                                                        sizeof counts, counts, 0, NULL, NULL)
-                                : error;
+    error = error == CL_SUCCESS
+                ? GW_WAITED(cl->EnqueueReadBuffer(device->queue, walk->ticket, CL_TRUE, 0,
+                                                  sizeof counts, counts, 0, NULL, NULL))
+                : error;
     cl->ReleaseKernel(kernel);
     walk->from = counts[0];
     *met = counts[1] == 0 && counts[0] == ROUNDS * walk->groups;
