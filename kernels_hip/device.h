@@ -32,43 +32,7 @@
 
 /* ---- the machine ----------------------------------------------------------------------------- */
 
-#if defined(GW_NVIDIA)
-#define LANES 32 /* threads that one instruction serves: a warp or a wave */
-#ifdef __CUDA_ARCH__
-#define GW_SM __CUDA_ARCH__
-#else
-#define GW_SM 0
-#endif
-#elif defined(GW_AMD)
-#if defined(__AMDGCN_WAVEFRONT_SIZE)
-#define LANES __AMDGCN_WAVEFRONT_SIZE
-#elif defined(__GFX10__) || defined(__GFX11__) || defined(__GFX12__)
-#define LANES 32
-#else
-#define LANES 64
-#endif
-#if defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) ||    \
-    defined(__gfx942__)
-#define GW_MFMA 1
-#endif
-#else
-#define LANES GW_EMULATOR_LANES
-#endif
-
-/* Whether copies go into shared memory without passing registers, and waves of a block can wait for
- * one another by gates. */
-#if (defined(GW_NVIDIA) && GW_SM >= 800) || (defined(GW_EMULATOR) && LANES == 32)
-#define GW_COPIES 1
-#else
-#define GW_COPIES 0
-#endif
-
-/* Whether this code is for a device with the matrix instructions below. */
-#if defined(GW_EMULATOR) || defined(GW_MFMA) || (defined(GW_NVIDIA) && GW_SM >= 800)
-#define GW_MMA 1
-#else
-#define GW_MMA 0
-#endif
+#include "kernels_hip/machine.h"
 
 #define GW_ALWAYS_INLINE inline __attribute__((always_inline))
 #define GW_DEVICE __device__ static inline
@@ -514,14 +478,11 @@ struct gw_half_sums {
 
 /* c + the dot product of four signed bytes. */
 GW_DEVICE int gw_dp4a(int a, int b, int c) {
-#if defined(GW_NVIDIA) && GW_SM >= 610
+#if defined(GW_NVIDIA) && GW_DOT == GW_DOT_SIGNED
     return __dp4a(a, b, c);
-#elif defined(__gfx906__) || defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx940__) ||  \
-    defined(__gfx941__) || defined(__gfx942__) || defined(__gfx1011__) || defined(__gfx1012__) ||  \
-    defined(__gfx1030__) || defined(__gfx1031__) || defined(__gfx1032__) ||                        \
-    defined(__gfx1034__) || defined(__gfx1035__) || defined(__gfx1036__)
+#elif defined(GW_AMD) && GW_DOT == GW_DOT_SIGNED
     return __builtin_amdgcn_sdot4(a, b, c, false);
-#elif defined(__GFX11__) || defined(__GFX12__)
+#elif defined(GW_AMD) && GW_DOT == GW_DOT_MIXED
     return __builtin_amdgcn_sudot4(true, a, true, b, c, false);
 #else
     for (int i = 0; i < 32; i += 8) {
@@ -681,16 +642,21 @@ struct __align__(16) gw_16b {
  * for weights: what no kernel of a pass writes. gw_stream_fresh is for what an earlier kernel of
  * the pass wrote (it stays behind the wait below). */
 #if defined(GW_NVIDIA)
+#if GW_SM >= 700
+#define GW_PAST_L1 ".L1::no_allocate"
+#else
+#define GW_PAST_L1 ""
+#endif
 GW_DEVICE gw_16b gw_stream(const void *from) {
     gw_16b r;
-    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm("ld.global.nc" GW_PAST_L1 ".v4.u32 {%0, %1, %2, %3}, [%4];"
         : "=r"(r.w[0]), "=r"(r.w[1]), "=r"(r.w[2]), "=r"(r.w[3])
         : "l"(__cvta_generic_to_global(from)));
     return r;
 }
 GW_DEVICE gw_16b gw_stream_fresh(const void *from) {
     gw_16b r;
-    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm volatile("ld.global" GW_PAST_L1 ".v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r.w[0]), "=r"(r.w[1]), "=r"(r.w[2]), "=r"(r.w[3])
                  : "l"(__cvta_generic_to_global(from)));
     return r;

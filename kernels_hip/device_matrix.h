@@ -92,12 +92,12 @@ __device__ static inline void gw_mma_int8_half(int *c, const unsigned *a, const 
 GW_MMA_HALF(gw_mma_f16, "f16")
 GW_MMA_HALF(gw_mma_bf16, "bf16")
 #undef GW_MMA_HALF
-#elif defined(GW_MFMA)
+#elif defined(GW_AMD) && GW_MFMA
 typedef int gw_int4v __attribute__((ext_vector_type(4)));
 typedef float gw_float4v __attribute__((ext_vector_type(4)));
 GW_DEVICE void gw_mma_int8(int *c, const unsigned *a, const unsigned *b) {
     gw_int4v d = {c[0], c[1], c[2], c[3]};
-#if defined(__gfx908__) || defined(__gfx90a__)
+#if GW_MATRIX != GW_MATRIX_MFMA_I8
     d = __builtin_amdgcn_mfma_i32_16x16x16i8((int)a[0], (int)b[0], d, 0, 0, 0);
     d = __builtin_amdgcn_mfma_i32_16x16x16i8((int)a[1], (int)b[1], d, 0, 0, 0);
 #else
@@ -108,7 +108,7 @@ GW_DEVICE void gw_mma_int8(int *c, const unsigned *a, const unsigned *b) {
 }
 template <int H>
 __device__ static inline void gw_mma_int8_half(int *c, const unsigned *a, const unsigned *b) {
-#if defined(__gfx908__) || defined(__gfx90a__)
+#if GW_MATRIX != GW_MATRIX_MFMA_I8
     gw_int4v d = {c[0], c[1], c[2], c[3]};
     d = __builtin_amdgcn_mfma_i32_16x16x16i8((int)a[H], (int)b[H], d, 0, 0, 0);
     c[0] = d.x, c[1] = d.y, c[2] = d.z, c[3] = d.w;
@@ -129,7 +129,7 @@ GW_DEVICE void gw_mma_f16(float *c, const unsigned *a, const unsigned *b) {
 }
 GW_DEVICE void gw_mma_bf16(float *c, const unsigned *a, const unsigned *b) {
     gw_float4v d = {c[0], c[1], c[2], c[3]};
-#if defined(__gfx908__)
+#if GW_MATRIX == GW_MATRIX_MFMA
     typedef short short2v __attribute__((ext_vector_type(2)));
     union {
         unsigned w;
@@ -147,7 +147,7 @@ GW_DEVICE void gw_mma_bf16(float *c, const unsigned *a, const unsigned *b) {
 #endif
     c[0] = d.x, c[1] = d.y, c[2] = d.z, c[3] = d.w;
 }
-#elif defined(GW_EMULATOR)
+#elif defined(GW_EMULATOR) && GW_MMA
 GW_DEVICE void gw_mma_int8(int *c, const unsigned *a, const unsigned *b) {
     gw_emulator_mma_int8(c, a, b);
 }
@@ -289,7 +289,7 @@ GW_DEVICE void gw_scaled_halves_of_bytes(unsigned v, unsigned scale, unsigned le
  * writes it calls gw_group_show before the barrier. What an instruction uses is left alone until
  * gw_group_wait, and then named to gw_group_keep. */
 #if (defined(GW_NVIDIA) && defined(__CUDA_ARCH_FEAT_SM90_ALL)) ||                                  \
-    (defined(GW_EMULATOR) && LANES == 32)
+    (defined(GW_EMULATOR) && GW_MATRIX == GW_MATRIX_MMA)
 #define GW_GROUP_MMA 1
 #else
 #define GW_GROUP_MMA 0

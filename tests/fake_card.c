@@ -125,7 +125,9 @@ ENTRY hipDeviceGetPCIBusId(char *id, int room, int device) {
 ENTRY hipGetDevicePropertiesR0600(void *properties, int device) {
     memset(properties, 0, 1472);
     snprintf(properties, 64, "Fake AMD %d", device);
-    memcpy((char *)properties + 1160, "gfx90a:sramecc+:xnack-", 23);
+    const int other = setting("gfx", 0);
+    const char *name = other > 0 ? "gfx%d:sramecc+:xnack-" : "gfx90a:sramecc+:xnack-";
+    snprintf((char *)properties + 1160, 64, name, other);
     return OK;
 }
 __attribute__((visibility("default"))) const char *hipGetErrorName(int error) {

@@ -14,6 +14,7 @@ from test_packed import IDS as PACKED_IDS, LARGE, build, expert_folders
 BUILD = pathlib.Path(os.environ.get("GODWIT_BUILD", ""))
 SYSTEM = os.environ.get("GODWIT_HIP_DRIVER") == "system"
 EMULATORS = {n: BUILD / f"emulator/libgodwit_emu{n}.so" for n in (32, 64)}
+RADEON = BUILD / "emulator/libgodwit_emuradeon.so"
 WIDTHS = ["card"] if SYSTEM else [32, 64]
 KINDS = "GODWIT_HIP_KINDS" in os.environ  # not tools/test hip-all
 HIP = ("--device", "hip", "--exact")  # float prompts too
@@ -55,6 +56,20 @@ def test_hash(wave, path, args):
         n = 40 if SYSTEM else n
         want = cpu_hash(path, IDS[:n], "--rows", rows, *args)
         assert logits_hash(path, IDS[:n], "--rows", rows, *args, *HIP, env=on(wave)) == want, rows
+
+
+@pytest.mark.skipif(SYSTEM, reason="of the emulator")
+@pytest.mark.parametrize("rows", ["prefill", "decode", "5", "16"])
+@pytest.mark.parametrize("name", ["tales-2m-q4_0", "tales-2m-q4_k_m", "tales-2m-q8_0", "tales-2m-f16"])
+def test_radeon(name, rows):
+    """Waves of 32 without copies and matrix instructions: gfx1100 in kernels_hip/arch.h."""
+    path = DATA / f"{name}.gguf"
+    path = path if path.is_file() else SHARED / f"models/{name}.gguf"
+    if not path.is_file():
+        pytest.skip(f"no {path}")
+    ids = IDS if rows == "prefill" else IDS[:18]
+    want = cpu_hash(path, ids, "--rows", rows)
+    assert logits_hash(path, ids, "--rows", rows, *HIP, env={"GODWIT_HIP_DRIVER": str(RADEON)}) == want
 
 
 @pytest.mark.parametrize("wave", WIDTHS)

@@ -155,7 +155,9 @@ static const char *arch_of(const char *kernel, const gw_hip_compiler *compiler, 
             return nvidia && gw_hip_compiler_major(compiler) >= 12 ? "sm_90a" : NULL;
         }
     }
-    return nvidia ? "sm_80" : "gfx90a";
+    const char *other = getenv("GODWIT_HIP_ARCH"); /* of arch.h, for one of the two compilers */
+    const int theirs = other != NULL && (strncmp(other, "sm_", 3) == 0) == nvidia;
+    return theirs ? other : nvidia ? "sm_80" : "gfx90a";
 }
 
 /* Every `of`-th kernel; how many do not build. The parent never opens a compiler before it forks.

@@ -94,6 +94,18 @@ def test_no_code_for_a_device_names_both():
     fails("Fake AMD 0 is gfx90a", "hiprtc", driver=AMD, fake="no-compiler", hip="compile")
 
 
+@pytest.mark.parametrize("driver,fake,words", [
+    (CUDA, "arch=139", "Fake NVIDIA 0 is sm_139, which this version does not know: its kernels use what sm_121 has"),
+    (AMD, "gfx=1999", "Fake AMD 0 is gfx1999, which this version does not know: its kernels are slow"),
+    (CUDA, "arch=90", None), (AMD, "gfx=1201", None)], ids=lambda value: str(value)[:8])
+def test_an_unknown_processor_is_one_line(driver, fake, words, tmp_path):
+    """A row of kernels_hip/arch.h, or a line that says that there is none."""
+    done = godwit("run", "-m", DATA / "tales-2m-q4_0.gguf", "-p", "The sea", "-n", 1, "--temp", 0, "--no-stats",
+                  "--device", "hip", driver=driver, fake=fake, hip="compile", cache=tmp_path)
+    assert ("which this version does not know" in done.stderr) == (words is not None), done.stderr
+    assert words is None or done.stderr.count(words) == 1, done.stderr
+
+
 def compiled(log):
     return sorted(line for line in log.read_text().split() if line.startswith("gw_"))
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backends/hip/driver.h"
+#include "backends/hip/processor.h"
 #include "core/base/build_log.h"
 #include "core/base/waits.h"
 
@@ -140,6 +141,16 @@ void gw_hip_options_for(const gw_hip_compiler *c, const char *arch, const char *
     out->at[out->n++] = out->target;
     if (extra[0] != '\0') {
         out->at[out->n++] = out->extra;
+    }
+    int known;
+    const gw_hip_processor *row = gw_hip_processor_of(arch, &known);
+    if (!known) {
+        if (row->name[0] != '\0') {
+            snprintf(out->unknown, sizeof out->unknown, "-DGW_ARCH_SM=%.16s0", row->name + 3);
+        } else {
+            snprintf(out->unknown, sizeof out->unknown, "-DGW_UNKNOWN_PROCESSOR");
+        }
+        out->at[out->n++] = out->unknown;
     }
 }
 

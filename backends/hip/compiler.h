@@ -22,12 +22,13 @@ int gw_hip_compiler_major(const gw_hip_compiler *compiler);
 void gw_hip_compiler_name(const gw_hip_compiler *compiler, char *out, size_t room);
 
 /* What the compiler is told of every kernel for one processor ("sm_90", "gfx90a"), apart from its
- * name; extra: one more option, or "". Part of a cache key. */
-enum { GW_HIP_OPTIONS = 6 };
+ * name; extra: one more option, or "". Part of a cache key. A
+ * processor that kernels_hip/arch.h does not know is compiled for as gw_hip_processor_of says. */
+enum { GW_HIP_OPTIONS = 9 };
 typedef struct gw_hip_options { /* points into itself: not to be copied */
     const char *at[GW_HIP_OPTIONS];
     int n;
-    char target[64], extra[64];
+    char target[64], extra[64], unknown[64];
 } gw_hip_options;
 void gw_hip_options_for(const gw_hip_compiler *compiler, const char *arch, const char *extra,
                         gw_hip_options *out);

@@ -154,7 +154,7 @@ static gw_status fill_device(struct gw_device *d) {
     GW_TRY(gw_hip_programs_open(d));
     int version = 0;
     d->has_carve_out = d->driver->emulated
-                           ? d->warp == 32
+                           ? d->processor->matrix == GW_MATRIX_MMA
                            : d->programmatic && d->driver->DriverVersion(&version) == GW_HIP_OK &&
                                  version >= CARVING;
     return gw_hip_list_kernels(d);
@@ -271,6 +271,7 @@ const gw_backend gw_backend_hip = {.name = "hip",
                                    .open = open_device,
                                    .close = close_device,
                                    .describe = describe,
+                                   .note = gw_hip_note,
                                    .alloc = gw_hip_alloc,
                                    .release = gw_hip_release,
                                    .write = gw_hip_write,

@@ -78,6 +78,7 @@ static void add(const char *const *names, int nvidia) {
         return;
     }
     d->emulated = dlsym(library, "gw_emulated_warp") != NULL;
+    d->emulates = dlsym(library, "gw_emulated_processor");
     if (!fill(d, library)) {
         return;
     }

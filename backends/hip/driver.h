@@ -157,6 +157,7 @@ typedef struct gw_hip_driver {
     char library[GW_HIP_PATH]; /* as it was opened */
     int nvidia;                /* cu* names */
     int emulated;              /* the kernels are in the driver library itself (tests) */
+    const char *emulates;      /* the processor that they were built as: kernels_hip/arch.h; or NULL */
     int graphs;                /* capture and replay are there */
     int n_devices;
     const char *(*HipErrorName)(gw_hip_error error); /* AMD's returns the text */

@@ -27,15 +27,10 @@ typedef struct gemm_kind {
 
 /* ---- what is accepted ------------------------------------------------------------------------ */
 
-static int has_matrix(const struct gw_device *d) {
-    return d->driver->emulated || d->code >= 80 || strcmp(d->arch, "gfx908") == 0 ||
-           strcmp(d->arch, "gfx90a") == 0 || strncmp(d->arch, "gfx94", 5) == 0;
-}
-
-int gw_hip_matrix16(const struct gw_device *d) { return has_matrix(d) && !d->exact; }
+int gw_hip_matrix16(const struct gw_device *d) { return gw_hip_has_matrices(d) && !d->exact; }
 
 /* gemm_params.h: waves of 32 with matrix instructions. */
-int gw_hip_is_wide(const struct gw_device *d) { return has_matrix(d) && d->warp == 32; }
+int gw_hip_is_wide(const struct gw_device *d) { return gw_hip_has_matrices(d) && d->warp == 32; }
 
 /* Products of many tokens, quantized: by matrix instructions of four waves where there is room. */
 static int group_shared(const gemm_kind *kind) {
@@ -66,7 +61,7 @@ static int accepts(const gw_kernel *kernel, const gw_node *node, const struct gw
     const gemm_kind *kind = kernel->state;
     int is_float = gw_format_of(kind->fmt)->is_float;
     if (node->args.linear.order != GW_ORDER_PREFILL || node->w[0]->fmt != kind->fmt ||
-        ((kind->way == MATRIX || kind->way == HALF) && !has_matrix(device)) ||
+        ((kind->way == MATRIX || kind->way == HALF) && !gw_hip_has_matrices(device)) ||
         (kind->way == HALF && device->exact) ||
         shared_of(kind, device) > (unsigned)device->shared_bytes) {
         return 0;
@@ -223,7 +218,7 @@ static gw_status has_left_of(struct gw_segment *segment, gw_hip_ptr *out) {
 static size_t scratch_bytes(const struct gw_segment *segment, const gw_node *node) {
     const struct gw_device *d = segment->device;
     if (node->in[0]->fmt == GW_FMT_F32) {
-        return has_matrix(d) && !d->exact ? narrow_bytes(segment, gw_hip_width(node->in[0])) : 0;
+        return gw_hip_has_matrices(d) && !d->exact ? narrow_bytes(segment, gw_hip_width(node->in[0])) : 0;
     }
     return d->group ? spread_bytes(segment, node) + left_bytes(d) : 0;
 }

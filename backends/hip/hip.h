@@ -11,6 +11,7 @@
 #define GW_BACKENDS_HIP_H
 
 #include "backends/hip/driver.h"
+#include "backends/hip/processor.h"
 #include "core/plan/backend.h"
 #include "kernels_hip/narrow_params.h"
 #include "kernels_hip/params.h"
@@ -39,6 +40,8 @@ struct gw_device {
     char name[128], arch[64]; /* "sm_90", "gfx90a", "emulator"                        */
     size_t memory;
     uint64_t reserved; /* bytes of all buffers, scratch and steps                     */
+    const gw_hip_processor *processor;      /* of that code; set with the programs     */
+    char note[256];                         /* that it is in no row of arch.h; else "" */
     const struct gw_hip_compiler *compiler; /* NULL: the programs are code of the build */
     gw_hip_program *programs;
     size_t n_programs, programs_room;
@@ -176,6 +179,7 @@ void gw_hip_packing_free(struct gw_device *device);
 
 /* ---- programs (program.c) -------------------------------------------------------------------- */
 
+const char *gw_hip_note(const struct gw_device *device); /* gw_backend.note */
 /* Loads all code of the build, or makes the compiler ready. GW_E_UNSUPPORTED names the device and
  * what this build has code for; GW_E_DEVICE has the compiler's first lines. */
 gw_status gw_hip_programs_open(struct gw_device *device);

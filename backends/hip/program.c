@@ -131,17 +131,18 @@ typedef struct build {
 /* ---- code of the build ----------------------------------------------------------------------- */
 
 /* The processor whose code runs on `capability`: an equal or older one of its kind (an exact
- * binary), or any older one as PTX, which the last of the list is kept as. 0: none. */
+ * binary), or any older one as PTX, which the last of the list and sm_90 are kept as. 0: none. */
 static int cuda_arch_for(int capability) {
-    int best = 0, last = 0;
+    int best = 0, last = 0, ptx = 0;
     for (const char *p = GODWIT_CUDA_ARCHS; (p = strstr(p, "sm_")) != NULL; p += 3) {
         int arch = atoi(p + 3);
         last = arch;
+        ptx = arch == 90 && arch <= capability ? arch : ptx;
         if (arch / 10 == capability / 10 && arch <= capability) {
             best = arch;
         }
     }
-    return best > 0 ? best : last <= capability ? last : 0;
+    return best > 0 ? best : last <= capability ? last : ptx;
 }
 
 static int amd_arch_is(const char *arch) {
@@ -428,11 +429,31 @@ gw_status gw_hip_programs_build(struct gw_device *device, const gw_watch *watch)
 
 /* ---- the programs of a device ---------------------------------------------------------------- */
 
-gw_status gw_hip_programs_open(struct gw_device *device) {
+/* The row of the code that runs there; one line where the processor has none. */
+static void find_processor(struct gw_device *device) {
+    char arch[64];
+    int known;
+    snprintf(arch, sizeof arch, "%s", device->arch);
     if (device->driver->emulated) {
-        device->group = device->warp == 32 && !device->no_group;
-        return load_built(device, "all kernels", NULL);
+        snprintf(arch, sizeof arch, "%s", device->driver->emulates);
+    } else if (device->driver->nvidia) {
+        snprintf(arch, sizeof arch, "sm_%d", device->code);
     }
+    device->processor = gw_hip_processor_of(arch, &known);
+    if (!known && device->processor->name[0] != '\0') {
+        snprintf(device->note, sizeof device->note,
+                 "%.60s is %s, which this version does not know: "
+                 "its kernels use what %s has",
+                 device->name, arch, device->processor->name);
+    } else if (!known) {
+        snprintf(device->note, sizeof device->note,
+                 "%.60s is %s, which this version does not know: "
+                 "its kernels are slow, without dot products and matrix instructions",
+                 device->name, arch);
+    }
+}
+
+static gw_status open_programs(struct gw_device *device) {
     int arch = device->driver->nvidia ? cuda_arch_for(device->capability) : 0;
     if (!device->compile && (device->driver->nvidia ? arch > 0 : amd_arch_is(device->arch))) {
         device->code = arch;
@@ -460,6 +481,18 @@ gw_status gw_hip_programs_open(struct gw_device *device) {
     GW_TRY(gw_hip_need_kernel(device, "gw_roof_read"));
     return gw_hip_programs_build(device, NULL);
 }
+
+gw_status gw_hip_programs_open(struct gw_device *device) {
+    GW_TRY(device->driver->emulated ? load_built(device, "all kernels", NULL)
+                                    : open_programs(device));
+    find_processor(device);
+    if (device->driver->emulated) {
+        device->group = device->processor->matrix == GW_MATRIX_MMA && !device->no_group;
+    }
+    return GW_OK;
+}
+
+const char *gw_hip_note(const struct gw_device *device) { return device->note; }
 
 void gw_hip_programs_free(struct gw_device *device) {
     for (size_t i = 0; i < device->n_programs; i++) {

@@ -48,18 +48,10 @@ const char *gw_hip_kernels_of(gw_fmt fmt) {
 }
 
 int gw_hip_has_matrices(const struct gw_device *d) {
-    static const char *const archs[] = {"gfx908", "gfx90a", "gfx940", "gfx941", "gfx942"};
-    for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++) {
-        if (strncmp(d->arch, archs[i], 6) == 0) {
-            return 1;
-        }
-    }
-    return d->driver->emulated || d->code >= 80;
+    return d->processor->matrix != GW_MATRIX_NONE;
 }
 
-int gw_hip_has_copies(const struct gw_device *d) {
-    return d->warp == 32 && (d->driver->emulated || d->code >= 80);
-}
+int gw_hip_has_copies(const struct gw_device *d) { return d->processor->copies; }
 
 int gw_hip_has_clusters(const struct gw_device *d) {
     return d->driver->nvidia && !d->driver->emulated && d->programmatic &&

@@ -39,7 +39,7 @@ struct __align__(8) half_codes {
 
 /* Two codes of a word as they are multiplied, HALF_UP times gw_e4m3_value: matrix units of AMD take
  * subnormals for zeros. */
-#if defined(GW_MFMA)
+#if defined(GW_AMD) && GW_MFMA
 #define HALF_UP 256.0f
 __device__ static inline unsigned half_of_codes(unsigned word, int k) {
     typedef _Float16 half2v __attribute__((ext_vector_type(2)));

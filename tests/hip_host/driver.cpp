@@ -241,6 +241,7 @@ int start(function *f, const unsigned grid[3], const unsigned block[3], unsigned
 } // namespace
 
 ENTRY const int gw_emulated_warp = GW_EMULATOR_LANES;
+ENTRY const char gw_emulated_processor[] = GW_EMULATOR_PROCESSOR;
 
 /* What the last fault was; "" before the first. */
 ENTRY const char *gw_emulator_fault(void) { return last_fault; }
@@ -283,9 +284,11 @@ ENTRY int cuDeviceGetP2PAttribute(int *value, int attribute, int device, int pee
 }
 ENTRY int cuCtxEnablePeerAccess(void *, unsigned) { return OK; }
 ENTRY int cuDeviceGetName(char *name, int room, int) {
-    snprintf(name, (size_t)room, "emulator, waves of %d", GW_EMULATOR_LANES);
+    snprintf(name, (size_t)room, "emulator of %s, waves of %d", gw_emulated_processor,
+             GW_EMULATOR_LANES);
     return OK;
 }
+static bool is_nvidia() { return strncmp(gw_emulated_processor, "sm_", 3) == 0; }
 /* Cards with matrix instructions of four waves have more shared memory than others. */
 static bool without_groups() {
     const char *settings = getenv("GODWIT_HIP");
@@ -296,7 +299,7 @@ ENTRY int cuDeviceGetAttribute(int *value, int attribute, int) {
     switch (attribute) {
     case 8:  /* shared memory of a block */
     case 97: /* the same, where it is asked for */
-        *value = GW_EMULATOR_LANES == 32 ? (without_groups() ? 99 : 227) << 10 : 64 << 10;
+        *value = is_nvidia() ? (without_groups() ? 99 : 227) << 10 : 64 << 10;
         break;
     case 10: /* warp size */
         *value = GW_EMULATOR_LANES;
