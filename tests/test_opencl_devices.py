@@ -124,9 +124,9 @@ def test_rusticl_flushes(rusticl):
 
 
 @pytest.mark.skipif(not OPENCL_ALL, reason="Mesa's compiler takes a minute: tools/test opencl-all")
-@pytest.mark.parametrize("rows", ["prefill", "decode"])
-def test_rusticl_all_the_same(rusticl, rows):
-    """What has no subnormal numbers has the CPU's bits."""
+def test_rusticl_all_the_same(rusticl):
+    """A prompt without subnormal numbers has the CPU's bits. Generated tokens are not tried: Mesa 22.3
+    does not end compiling their kernels in 200 seconds of a processor."""
     ids, env = some_ids(9), {**rusticl, "GODWIT_OPENCL": "any-floats"}
-    want = logits_hash(TINY, ids, "--rows", rows, "-t", 1, cpu="scalar", env=ALONE)
-    assert logits_hash(TINY, ids, "--rows", rows, *OPENCL, env=env) == want
+    want = logits_hash(TINY, ids, "-t", 1, cpu="scalar", env=ALONE)
+    assert logits_hash(TINY, ids, *OPENCL, env=env, timeout=900) == want
