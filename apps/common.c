@@ -202,8 +202,8 @@ int app_open_model(const app_options *o, const char *path, int32_t threads, cons
         app_note("%s", info.note);
     }
     if (info.target_width > 0 && need != NULL && !need->is_draft) {
-        app_error("%s: a head that drafts (EAGLE-3), no model by itself: give it to a model of width "
-                  "%d and %d tokens with --draft",
+        app_error("%s: a head that drafts (EAGLE-3), no model by itself: give it to a model of "
+                  "width %d and %d tokens with --draft",
                   path, (int)info.target_width, (int)info.target_vocab);
         gw_model_free(*model);
         *model = NULL;

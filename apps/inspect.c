@@ -92,8 +92,8 @@ static void print_summary(const inspect_job *job) {
                   (int)m->n_predictors);
     }
     if (m->target_width > 0) {
-        out_print("a head that drafts (EAGLE-3), no model by itself: --draft gives it to a model of "
-                  "width %d and %d tokens\n",
+        out_print("a head that drafts (EAGLE-3), no model by itself: --draft gives it to a model "
+                  "of width %d and %d tokens\n",
                   (int)m->target_width, (int)m->target_vocab);
     }
     if (m->state_bytes > 0) {

@@ -115,7 +115,8 @@ static void weigh(const drafter_parts *parts, gw_model **model) {
         *model = NULL;
         return;
     }
-    app_note("draft   %s reads %s for a token, the model %s: a draft is expected to cost %.2f tokens",
+    app_note("draft   %s reads %s for a token, the model %s: "
+             "a draft is expected to cost %.2f tokens",
              own.name, reads, whole, (double)own.decode_bytes / (double)target.decode_bytes);
 }
 

@@ -88,11 +88,9 @@ typedef struct gw_model_options {
     const void *memory; /* a GGUF image instead of path; must outlive the model          */
     size_t memory_bytes;
     const char *weights;      /* NULL: as stored; floats as "int8", "int4-g32", -g64, -g128, -g256;
-                                 "float": quantized ones as floats, exact and larger; "bf16", "f16":
-                                 all weights in 16 bits */
+                                 "float": quantized ones as floats; "bf16", "f16": all weights */
     const char *device;       /* NULL: the CPU. A name of gw_devices, or a part of a device's own
-                                 name; several, separated by commas, share the layers.
-                                 "auto": see below                                      */
+                                 name; several, by commas, share the layers. "auto": below */
     const char *pretokenizer; /* NULL: as the files say; a name of tokenizer.ggml.pre     */
     int threads;              /* 0: the physical cores this process may use             */
     int blas;                 /* float-weight prefill through OpenBLAS or CLBlast       */
@@ -123,8 +121,7 @@ typedef struct gw_model_options {
     const char *prompt_offload; /* of what stays there, on a card: "on", "off", NULL: if faster */
     int images;         /* its vision tower is opened too (godwit_see.h), of a GGUF file from */
     const char *mmproj; /* this file; NULL: the only one next to it that is called so         */
-    const char *target; /* of a head that drafts for another model (EAGLE-3): that model's path,
-                           whose embedding and output head serve where it has none; or NULL   */
+    const char *target; /* of a head (EAGLE-3): its model's path, for an embedding; or NULL  */
 } gw_model_options;
 
 gw_status gw_model_open_sized(const gw_model_options *options, size_t size, gw_model **out);
@@ -151,9 +148,7 @@ typedef struct gw_model_info {
     double load_seconds;
     uint64_t state_bytes, batch_state_bytes; /* of recurrent layers: of a text, of one in a batch */
     int32_t n_predictors; /* of gw_inspection_describe: layers for option predictor */
-    /* Of a head that drafts for another model (EAGLE-3), which is no model by itself: width and
-     * tokens of that one; else 0 */
-    int32_t target_width, target_vocab;
+    int32_t target_width, target_vocab; /* of a head (EAGLE-3): its model's; else 0 */
 } gw_model_info;
 
 void gw_model_describe(const gw_model *model, gw_model_info *out);

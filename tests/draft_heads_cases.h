@@ -1,5 +1,5 @@
-/* tests/draft_heads_cases.h - heads of EAGLE-3 for tales-2m (tests/draft_heads.py) on a device: what
- * they draft is what speculators drafts, token by token, whatever their spelling; texts are those
+/* tests/draft_heads_cases.h - heads of EAGLE-3 (tests/draft_heads.py) on a device: what they
+ * draft is what speculators drafts, token by token, whatever their spelling; texts are those
  * without drafts, for one and for many. */
 #ifndef GW_TESTS_DRAFT_HEADS_CASES_H
 #define GW_TESTS_DRAFT_HEADS_CASES_H
@@ -36,7 +36,7 @@ static inline int hc_remove(void **state) {
     return hc_folder[0] != '\0' ? system(command) : 0;
 }
 
-/* A head in its folder, for tales-2m or, by its name, for the silent model; head NULL: that model. */
+/* A head, for tales-2m or for the silent model; head NULL: that model. */
 static inline gw_model *hc_open_for(int silent, const char *head, const char *device,
                                     const char *layers) {
     char path[128], own[128];
@@ -168,8 +168,7 @@ typedef struct hc_case {
     int sampler, prompts, silent;
 } hc_case;
 
-/* The texts are the CPU's without drafts. Ids of the silent model, which has no tokenizer, are drawn.
- */
+/* Ids of the silent model, which has no tokenizer, are drawn. */
 static inline void hc_prompts(const gw_model *m, int silent, prompt_list *out) {
     uint32_t x = 5;
     if (!silent) {
@@ -183,6 +182,7 @@ static inline void hc_prompts(const gw_model *m, int silent, prompt_list *out) {
     }
 }
 
+/* The texts are the CPU's without drafts. */
 static inline gw_draft_stats hc_check(const char *device, const hc_case *c) {
     gw_model *cpu = hc_open_for(c->silent, NULL, "cpu", NULL);
     gw_model *m = hc_open_for(c->silent, NULL, device, c->layers);

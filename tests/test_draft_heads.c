@@ -31,7 +31,7 @@ static void texts(void **state) {
     assert_int_equal(s[2].accepted, s[0].accepted);
 }
 
-/* A head that foresees the text, or half of its tokens; embedding and output head are the model's. */
+/* A head that foresees the text, or half of its tokens; its embedding is the model's. */
 static void foreseen(void **state) {
     (void)state;
     static const hc_case cases[] = {{"seer", "fixed:4", NULL, 0, 6, 1},

@@ -483,7 +483,8 @@ const gw_hparams *gw_checkpoint_hparams(const gw_checkpoint *c) {
 }
 
 int gw_checkpoint_drafts(const gw_checkpoint *c) {
-    return c->has_hparams && gw_spec_named_number(c->blueprint, &c->hparams, "target_states", -1.0) >= 0.0;
+    return c->has_hparams &&
+           gw_spec_named_number(c->blueprint, &c->hparams, "target_states", -1.0) >= 0.0;
 }
 
 const gw_blueprint *gw_checkpoint_blueprint(const gw_checkpoint *c) {

@@ -315,7 +315,7 @@ static gw_status format_of(const parser *p, const char *name, uint32_t type, gw_
                        "file in a type of GGUF itself",
                        name, type);
     }
-    /* A table of numbers: no weight, and no fault (gguf_split.c). One of 64 bits shows by its bytes. */
+    /* A table of numbers: no weight, and no fault (gguf_split.c); of 64 bits, by its bytes. */
     if (type == GGUF_I32 || type == GGUF_I64) {
         *out = GW_FMT_I32;
         return GW_OK;

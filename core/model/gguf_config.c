@@ -116,8 +116,9 @@ static json_t *value_of(const gw_gguf_pair *p) {
 }
 
 /* What only tensors say: rows of the table of token types, of the output head, of a classifier and
- * of a projector's first matrix; whether q and k, or what goes into a projector, are normed, norms have biases, what
- * goes into matrices is clipped, and of mmproj files whether up and down have changed names. */
+ * of a projector's first matrix; whether q and k, or what goes into a projector, are normed, norms
+ * have biases, what goes into matrices is clipped, and of mmproj files whether up and down have
+ * changed names. */
 static void add_rows(const gw_gguf *g, json_t *facts) {
     static const struct {
         const char *tensor, *key;

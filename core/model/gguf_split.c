@@ -41,8 +41,9 @@ static gw_status add_part(gw_checkpoint *c, gw_gguf *g) {
     c->gguf[c->n_gguf++] = g;
     for (size_t i = 0; i < gw_gguf_tensors(g); i++) {
         const gw_stored *t = gw_gguf_tensor(g, i);
-        GW_TRY(t->fmt == GW_FMT_I32 ? gw_checkpoint_add_unusable(c, gw_gguf_where(g), t, integers(t))
-                                    : gw_checkpoint_add(c, gw_gguf_where(g), t));
+        GW_TRY(t->fmt == GW_FMT_I32
+                   ? gw_checkpoint_add_unusable(c, gw_gguf_where(g), t, integers(t))
+                   : gw_checkpoint_add(c, gw_gguf_where(g), t));
     }
     return GW_OK;
 }

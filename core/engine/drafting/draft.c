@@ -174,11 +174,13 @@ static void find_rules(gw_drafter *d, const gw_sampler *sampler) {
     }
     d->draws_rows = target && (d->assume > 0 || d->accept == GW_ACCEPT_EXACT);
     d->draws_single = target && (d->draws_rows || !rejects || gw_sampler_is_greedy(sampler));
-    /* A device numbers tokens as the draft does: noise is of the target's, the largest is the same. */
+    /* A device numbers tokens as the draft does, and noise is that of the target's. */
     int numbered = d->spread == NULL || d->draft_rule.temperature == 0.0f;
-    d->draws_drafts = ruled && numbered && !rejects && d->draft != NULL && gw_session_steps_ahead(d->draft) &&
+    d->draws_drafts = ruled && numbered && !rejects && d->draft != NULL &&
+                      gw_session_steps_ahead(d->draft) &&
                       gw_session_draws(d->draft, &d->draft_rule) &&
-                      d->draft_vocab == gw_model_n_vocab(gw_session_model(d->draft));
+                      (d->spread != NULL ||
+                       d->draft_vocab == gw_model_n_vocab(gw_session_model(d->draft)));
 }
 
 static gw_status speculate(gw_drafter *d, gw_sampler *sampler, size_t capacity, int32_t *tokens,

@@ -165,6 +165,7 @@ static gw_status make_kept_on(gw_session *s, int d, int v, size_t rows, int64_t 
 static gw_status make_given(gw_session *s, size_t rows) {
     const gw_hparams *hp = &s->model->hp;
     const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
+    const int32_t width = gw_model_given_width(s->model);
     for (int i = 0; bp->given >= 0 && i < hp->n_layers * bp->n_blocks; i++) {
         const gw_spec_block *b = &bp->block[i % bp->n_blocks];
         if (b->in != bp->given || !gw_block_runs(b, hp, i / bp->n_blocks)) {
@@ -172,7 +173,7 @@ static gw_status make_given(gw_session *s, size_t rows) {
         }
         gw_group group = gw_place_group(&s->model->place, s->where[i]);
         for (int c = 0; c < group.n; c++) {
-            GW_TRY(make_kept_on(s, group.device[c], bp->given, rows, gw_model_given_width(s->model)));
+            GW_TRY(make_kept_on(s, group.device[c], bp->given, rows, width));
         }
     }
     return GW_OK;

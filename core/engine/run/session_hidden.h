@@ -33,7 +33,7 @@ void gw_session_hidden_free(gw_session *s);
  * rows are computed and nothing else has run since; a step of a device then never begins before the
  * host has taken the one before it. An error ends the call that ran the pass. NULL: no longer. */
 void gw_session_hidden_watch(gw_session *s, gw_hidden_fn fn, void *user);
-/* Of rows [at, at + n) of the pass that has just run: out [n, stride], the first `width` of each. */
+/* Of rows [at, at + n) of the pass that has just run: out [n, stride], the first of each. */
 gw_status gw_session_hidden_read(gw_session *s, int32_t at, int32_t n, float *out, int32_t stride);
 
 /* Where a session that predicts has hidden states from, for each pass of it: fn fills rows [n,
