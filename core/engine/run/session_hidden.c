@@ -59,18 +59,26 @@ gw_status gw_session_hidden_open(gw_session *s) {
     return GW_OK;
 }
 
+static void free_taps(gw_session *s) {
+    gw_hidden *h = &s->hidden;
+    for (int i = 0; i < h->n_taps; i++) {
+        if (h->tap_buffer[i] != NULL) {
+            s->model->place.devices[h->tap_on[i].device].backend->release(h->tap_buffer[i]);
+        }
+        h->tap_buffer[i] = NULL;
+    }
+    free(h->read);
+    h->read = NULL;
+    h->n_taps = 0;
+}
+
 void gw_session_hidden_free(gw_session *s) {
     gw_hidden *h = &s->hidden;
     if (h->buffer != NULL) {
         s->model->place.devices[h->on.device].backend->release(h->buffer);
     }
-    for (int i = 0; i < h->n_taps; i++) {
-        if (h->tap_buffer[i] != NULL) {
-            s->model->place.devices[h->tap_on[i].device].backend->release(h->tap_buffer[i]);
-        }
-    }
+    free_taps(s);
     free(h->rows);
-    free(h->read);
     memset(h, 0, sizeof *h);
 }
 
@@ -84,6 +92,10 @@ gw_status gw_session_hidden_tap(gw_session *s, const int32_t *layer, int n) {
     const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
     int widest = gw_session_widest(s), rows = s->most_rows > widest ? s->most_rows : widest;
     size_t width = (size_t)s->model->hp.d_model;
+    if (h->n_taps == n && memcmp(h->tap_layer, layer, (size_t)n * sizeof *layer) == 0) {
+        return GW_OK; /* as for the drafter before */
+    }
+    free_taps(s);
     for (int i = 0; i < n; i++) {
         int d = gw_graph_stream_device(bp, &s->model->hp, s->where, layer[i]);
         const gw_plan_device *to = &s->model->place.devices[d];
