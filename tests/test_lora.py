@@ -174,6 +174,16 @@ def test_bits_on_the_emulator_of_cards(wave):
     same_on("hip", {"GODWIT_HIP_DRIVER": str(EMULATORS[wave])}, 3)
 
 
+@pytest.mark.skipif(SANITIZED or not EMULATORS[32].is_file(), reason="no emulator in this build")
+@pytest.mark.parametrize("rows", ["decode", "prefill"])
+def test_bits_of_layers_whose_norms_are_fused(rows, adapters):
+    one, two, three = adapters  # ranks of 8 and 3: in the products' launches; of 20: in launches of their own
+    for given in ((one,), (three, f"{one}:-0.5"), (two,)):
+        ask = [MODEL, IDS[:2], "--rows", rows, *loras(*given)]
+        env = {"GODWIT_HIP_DRIVER": str(EMULATORS[32])}
+        assert logits_hash(*ask, "--device", "hip", "--exact", env=env) == logits_hash(*ask)
+
+
 @pytest.mark.skipif(SANITIZED or "opencl" not in run("devices").stdout, reason="no OpenCL device")
 def test_bits_on_an_opencl_device():
     same_on("opencl", {}, 9)

@@ -355,15 +355,15 @@ size_t gw_hip_shared_nodes(const struct gw_segment *segment, const gw_node *node
             return 0;
         }
     }
-    const gw_node *behind = &nodes[SHARED_NODES];
+    const gw_node *next = &nodes[SHARED_NODES];
     size_t left = n - SHARED_NODES;
     const gw_tensor *y = nodes[E_DOWN].out, *in = nodes[E_DOWN].in[2];
     /* Blocks write the sum while others may still read what they add to. */
     int in_place = in == NULL || y == in || gw_hip_same_place(nodes[MIX].out, in) ||
                    gw_hip_disjoint(nodes[MIX].out, in);
-    return in_place && !gw_hip_is_read(nodes[S_GLU].out, behind, left) &&
-                   !gw_hip_is_read(nodes[S_DOWN].out, behind, left) &&
-                   (gw_hip_same_place(y, nodes[MIX].out) || !gw_hip_is_read(y, behind, left))
+    return in_place && !gw_hip_is_read(nodes[S_GLU].out, next, left) &&
+                   !gw_hip_is_read(nodes[S_DOWN].out, next, left) &&
+                   (gw_hip_same_place(y, nodes[MIX].out) || !gw_hip_is_read(y, next, left))
                ? SHARED_NODES
                : 0;
 }

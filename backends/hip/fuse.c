@@ -160,6 +160,9 @@ gw_status gw_hip_record_together(struct gw_segment *segment, const gw_node *node
     if ((*taken = gw_hip_step_nodes(segment, nodes, n)) > 0) {
         return gw_hip_record_step(segment, nodes, *taken, n);
     }
+    if ((*taken = gw_hip_adapted_nodes(segment, nodes, n)) > 0) {
+        return gw_hip_record_adapters(segment, nodes, n);
+    }
     if ((*taken = gw_hip_shared_nodes(segment, nodes, n)) > 0) {
         return gw_hip_record_shared(segment, nodes, n);
     }

@@ -245,6 +245,7 @@ struct gw_segment {
      * rope: the ROPE_KV of several rows just before it, launched separately. order: a QUANTIZE that
      * permutes x into the product's column order, which the product does itself. */
     const gw_node *norm, *rope, *behind, *order;
+    const gw_node *unmade; /* a norm as floats, for adapters alone, that is not made */
     int most_pages[GW_HIP_ATTEND_KINDS]; /* that a way takes, in all launches; 0: it is not there */
     int attends;                 /* nodes of attention so far */
     int picked;                  /* a PICK came before: live rows are step.n_pick, else step.n */
@@ -417,6 +418,7 @@ void gw_hip_arithmetic(const struct gw_device *device, const gw_node *node, char
 extern const gw_kernel gw_hip_rows_kernels[], gw_hip_linear_kernels[], gw_hip_gemm_kernels[],
     gw_hip_attention_kernels[], gw_hip_more_kernels[], gw_hip_attend_latent_kernels[],
     gw_hip_attend_digits_kernels[], gw_hip_attend_more_kernels[], gw_hip_experts_kernels[],
+    gw_hip_adapters_kernels[],
     gw_hip_state_kernels[], gw_hip_listed_kernels[], gw_hip_ngram_kernels[],
     gw_hip_exchange_kernels[], gw_hip_cells_kernels[];
 
@@ -491,6 +493,23 @@ gw_status gw_hip_move(struct gw_segment *segment, const gw_tensor *t, gw_hip_ptr
  * would be one product alone. That launch, of n nodes from there on (linear.c). */
 size_t gw_hip_joined_nodes(const struct gw_segment *segment, const gw_node *nodes, size_t n);
 gw_status gw_hip_record_joined(struct gw_segment *segment, const gw_node *nodes, size_t n);
+/* Can a product of one row have adapters in its launch, of `columns` values of A x in all, and
+ * encode the row itself (floats)? Can the row come to it without its norm's factor? Can a launch
+ * store what a norm of it needs? That launch, to y, which is the activation's where `glu`
+ * (linear.c). */
+struct gw_linear_lora;
+int gw_hip_can_adapt(const struct gw_segment *segment, const gw_node *node, int glu, int floats,
+                     size_t columns);
+int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *norm, const gw_node *node);
+int gw_hip_has_norm(const struct gw_segment *segment, const gw_node *node, const gw_node *norm);
+gw_status gw_hip_record_adapted(struct gw_segment *segment, const gw_node *node,
+                                const gw_tensor *y, int glu, const struct gw_linear_lora *lora);
+/* How many nodes from nodes[0] of n on, a LINEAR of one row, its adapters and what follows, become
+ * one launch; 0: none. That launch. Can nodes[1] and nodes[2], norms of nodes[0] as floats and in
+ * blocks, be fused into nodes[0] and such a launch after them (adapters.c)? */
+size_t gw_hip_adapted_nodes(const struct gw_segment *segment, const gw_node *nodes, size_t n);
+gw_status gw_hip_record_adapters(struct gw_segment *segment, const gw_node *nodes, size_t n);
+int gw_hip_can_fuse_norms(const struct gw_segment *segment, const gw_node *nodes, size_t n);
 /* How many nodes from nodes[0] of n on, CONV, SCAN, GROUP_NORM and QUANTIZE of one row, become one
  * launch; 0: none (state.c). That launch, of `taken` of n nodes. */
 size_t gw_hip_step_nodes(const struct gw_segment *segment, const gw_node *nodes, size_t n);

@@ -15,6 +15,7 @@ static const gw_kernel *const tables[] = {
     gw_hip_attend_digits_kernels,
     gw_hip_attend_latent_kernels,
     gw_hip_attend_more_kernels,
+    gw_hip_adapters_kernels,
     gw_hip_experts_kernels,
     gw_hip_state_kernels,
     gw_hip_listed_kernels,

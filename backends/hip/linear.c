@@ -22,8 +22,8 @@ enum { PARTS = GW_LINEAR_PARTS, CLUSTER = 2 /* blocks that share rows of x as th
 #define EACH_FORMAT(X)                                                                             \
     X(F32, "f32")                                                                                  \
     X(F16, "f16")                                                                                  \
-    X(BF16, "bf16") X(E4M3, "e4m3") X(NVFP4_CODES, "nvfp4_codes")                                  \
-        GW_QUANT_FORMATS(QUANTIZED_FORMAT, X)
+    X(BF16, "bf16")                                                                                \
+    X(E4M3, "e4m3") X(NVFP4_CODES, "nvfp4_codes") GW_QUANT_FORMATS(QUANTIZED_FORMAT, X)
 #define NUMBER(FORMAT, name) [GW_FMT_##FORMAT] = GW_FMT_##FORMAT,
 static const int numbers[GW_FMT_COUNT] = {EACH_FORMAT(NUMBER)};
 
@@ -69,8 +69,8 @@ static int can_leave(const gw_node *node, const gw_node *norm) {
            norm->w[0]->fmt == GW_FMT_F32 && gw_hip_width(node->out) % GW_LINEAR_ITEM == 0;
 }
 
-/* Does this product, embedding or sum of experts leave what the norm behind it asks for? */
-static int leaves_norm(const struct gw_segment *segment, const gw_node *node, const gw_node *norm) {
+/* Does this product, embedding or sum of experts store what the norm after it needs? */
+static int stores_norm(const struct gw_segment *segment, const gw_node *node, const gw_node *norm) {
     gw_linear_shape s;
     if (!can_leave(node, norm)) {
         return 0;
@@ -269,7 +269,7 @@ static int reads_norm(const struct gw_segment *segment, const gw_node *nodes, si
 }
 
 int gw_hip_can_fuse_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
-    return leaves_norm(segment, &nodes[0], &nodes[1]) && reads_norm(segment, nodes, n);
+    return stores_norm(segment, &nodes[0], &nodes[1]) && reads_norm(segment, nodes, n);
 }
 
 int gw_hip_can_leave_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
@@ -561,6 +561,35 @@ static unsigned share_out(const struct gw_device *d, const gw_linear_shape *s, u
     return items < most ? items : most;
 }
 
+/* How a product's adapters are cut among its blocks: units of as few rows as give each block one at
+ * most, and as much of them and of a block's rows of B in shared memory as fits, of which the bytes
+ * come back. */
+static unsigned cut_adapters(const struct gw_device *d, const gw_linear_shape *s, unsigned blocks,
+                             unsigned items, int glu, struct gw_linear_lora *l) {
+    unsigned bytes = s->shared + (unsigned)GW_LINEAR_ADAPT(l->k, l->used, l->n);
+    unsigned row = 4 * (unsigned)GW_ADAPT_ROW(l->rank) * GW_LANES;
+    int records = (int)gw_hip_groups((size_t)l->k, GW_STRIP_FLOATS);
+    l->each = 1;
+    while (l->each < 8 && l->used * l->n / l->each * (int)GW_LINEAR_CLASSES > (int)blocks) {
+        l->each *= 2;
+    }
+    l->units = l->used * l->n / l->each * (int)GW_LINEAR_CLASSES;
+    if (l->units == 0) {
+        return bytes;
+    }
+    int fit = (int)(((unsigned)d->shared_bytes - bytes) / row);
+    int rounds = (int)gw_hip_groups(items, blocks) * (glu ? 2 : 1);
+    l->rounds = fit < rounds ? fit : rounds;
+    bytes += (unsigned)l->rounds * row;
+    fit = (int)(((unsigned)d->shared_bytes - bytes) / (64 * (unsigned)l->each));
+    l->held = fit < records ? fit : records;
+    return bytes + 64 * (unsigned)(l->each * l->held);
+}
+
+static const char *adapts(const struct gw_linear_params *p) {
+    return p->lora.floats ? "_adapt_floats" : "_adapt";
+}
+
 static gw_status launch(struct gw_segment *segment, const gw_node *node, struct gw_linear_params *p,
                         const gw_tensor *w, int glu) {
     const struct gw_device *d = segment->device;
@@ -596,14 +625,21 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
         p->columns = gw_hip_at(order->w[0]);
         p->row_words += (int32_t)(sorted_bytes(w) / 4);
         s.shared += (unsigned)sorted_bytes(w);
+    } else if (p->lora.floats) {
+        p->x = p->lora.x;
+        p->row_words += (int32_t)(sorted_bytes(w) / 8);
+        s.shared += (unsigned)sorted_bytes(w) / 2;
     } else {
         GW_TRY(take_x(segment, node, w, &s, p));
     }
-    p->early = early_slots(segment, &s);
     size_t together = glu || behind != NULL ? 2 : (size_t)s.groups;
     unsigned items = gw_hip_groups((size_t)p->tiles, together);
     unsigned turns = gw_hip_groups((size_t)segment->rows, (size_t)s.width);
     unsigned blocks = share_out(d, &s, items, turns, p);
+    if (p->lora.count != 0) {
+        s.shared = cut_adapters(d, &s, blocks, items, glu, &p->lora);
+    }
+    p->early = early_slots(segment, &s);
     size_t records = gw_hip_groups(gw_hip_width(w), GW_STRIP_FLOATS);
     size_t strip = records * (size_t)gw_hip_record_bytes(w->fmt);
     int slots = (int)gw_hip_groups(records, GW_LINEAR_CLASSES); /* of a wave in a strip */
@@ -615,6 +651,7 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     /* What attention reads meanwhile would come behind megabytes; there is time enough. */
     p->paced = segment->rows == 1 && has_all && slots > 2 && segment->front == GW_OP_ATTENTION;
     const char *variant = order != NULL                                         ? "_order"
+                          : p->lora.count != 0                                  ? adapts(p)
                           : p->parts > PARTS                                    ? "_parts"
                           : runs_beside(segment, node, w->fmt, &s, (int)blocks) ? "_beside"
                                                                                 : "";
@@ -630,12 +667,32 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     return GW_OK;
 }
 
-/* Parts [first, end) of a LINEAR node, all of one format. */
+/* The part of a product's adapters that its matrices [first, end) have: their rows of A. */
+static struct gw_linear_lora lora_of(const struct gw_linear_lora *all, int first, int end) {
+    struct gw_linear_lora l = *all;
+    int from = INT32_MAX, to = 0;
+    for (int i = first; i < end; i++) {
+        int at = all->part[i];
+        l.part[i - first] = at;
+        l.row[i - first] = all->row[i];
+        from = at >= 0 && at < from ? at : from;
+        to = at >= 0 && at + all->rank > to ? at + all->rank : to;
+    }
+    l.first = to > 0 ? from : 0;
+    l.n = to > 0 ? to - from : 0;
+    return l;
+}
+
+/* Parts [first, end) of a LINEAR node, all of one format, to y; lora may be NULL. */
 static gw_status launch_parts(struct gw_segment *segment, const gw_node *node, int first, int end,
-                              int64_t column) {
+                              int64_t column, const gw_tensor *y,
+                              const struct gw_linear_lora *lora) {
     struct gw_linear_params p = {
-        .y = gw_hip_at(node->out), .stride = (int32_t)node->out->dim[1], .parts = end - first};
+        .y = gw_hip_at(y), .stride = (int32_t)y->dim[1], .parts = end - first};
     p.residual = node->in[1] != NULL ? gw_hip_at(node->in[1]) : 0;
+    if (lora != NULL) {
+        p.lora = lora_of(lora, first, end);
+    }
     for (int i = first; i < end; i++) {
         const gw_tensor *w = node->w[i], *bias = node->w[PARTS + i];
         p.part[i - first] = (struct gw_linear_part){.w = gw_hip_at(w),
@@ -649,11 +706,10 @@ static gw_status launch_parts(struct gw_segment *segment, const gw_node *node, i
     return launch(segment, node, &p, node->w[first], 0);
 }
 
-static gw_status record_linear(struct gw_segment *segment, const gw_kernel *kernel,
-                               const gw_node *node) {
+static gw_status record_parts(struct gw_segment *segment, const gw_node *node, const gw_tensor *y,
+                              const struct gw_linear_lora *lora) {
     int64_t column = 0;
     int launches = 0;
-    (void)kernel;
     for (int first = 0, end; first < PARTS && node->w[first] != NULL; first = end, launches++) {
         int64_t columns = 0;
         for (end = first;
@@ -661,13 +717,19 @@ static gw_status record_linear(struct gw_segment *segment, const gw_kernel *kern
              end++) {
             columns += node->w[end]->dim[0];
         }
-        GW_TRY(launch_parts(segment, node, first, end, column));
+        GW_TRY(launch_parts(segment, node, first, end, column, y, lora));
         column += columns;
     }
     if (launches == 1) {
         segment->launches[segment->n - 1].sends_at = offsetof(struct gw_linear_params, sends);
     }
     return GW_OK;
+}
+
+static gw_status record_linear(struct gw_segment *segment, const gw_kernel *kernel,
+                               const gw_node *node) {
+    (void)kernel;
+    return record_parts(segment, node, node->out, NULL);
 }
 
 gw_status gw_hip_record_joined(struct gw_segment *segment, const gw_node *nodes, size_t n) {
@@ -737,6 +799,55 @@ static gw_status record_glu(struct gw_segment *segment, const gw_kernel *kernel,
     GW_TRY(launch(segment, node, &p, node->w[0], 1));
     segment->launches[segment->n - 1].sends_at = offsetof(struct gw_linear_params, sends);
     return GW_OK;
+}
+
+/* ---- products with adapters ------------------------------------------------------------------ */
+
+int gw_hip_can_adapt(const struct gw_segment *segment, const gw_node *node, int glu, int floats,
+                     size_t columns) {
+    const struct gw_device *d = segment->device;
+    gw_linear_shape s;
+    if (segment->rows != 1 || d->no_fuse || !gw_hip_has_copies(d) || node->op != GW_OP_LINEAR ||
+        node->kernel->record != record_linear || node->in[0]->fmt != GW_FMT_ACT8 ||
+        segment->order != NULL) {
+        return 0;
+    }
+    for (int i = 0; i < PARTS && node->w[i] != NULL; i++) {
+        const gw_tensor *w = node->w[i];
+        unsigned more = (unsigned)GW_LINEAR_ADAPT(gw_hip_width(w), 1, columns) +
+                        (floats ? (unsigned)sorted_bytes(w) / 2 : 0);
+        if (!has_variant(with_parts, w->fmt) || !gw_hip_shape(d, w, 1, glu, 1, &s) || s.most != 1 ||
+            s.row_words == 0 || s.shared + more > (unsigned)d->shared_bytes) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *norm, const gw_node *node) {
+    return takes_norm(segment, norm, node);
+}
+
+int gw_hip_has_norm(const struct gw_segment *segment, const gw_node *node, const gw_node *norm) {
+    return stores_norm(segment, node, norm);
+}
+
+gw_status gw_hip_record_adapted(struct gw_segment *segment, const gw_node *node, const gw_tensor *y,
+                                int glu, const struct gw_linear_lora *lora) {
+    if (!glu) {
+        return record_parts(segment, node, y, lora);
+    }
+    struct gw_linear_params p = {.y = gw_hip_at(y),
+                                 .stride = (int32_t)gw_hip_width(y),
+                                 .parts = 2,
+                                 .tiles = strips_of(node->w[0]),
+                                 .form = gw_hip_form(segment, y),
+                                 .lora = lora_of(lora, 0, 2)};
+    for (int i = 0; i < 2; i++) {
+        p.part[i] = (struct gw_linear_part){.w = gw_hip_at(node->w[i]),
+                                            .rows = (int32_t)node->w[i]->dim[0]};
+    }
+    return launch(segment, node, &p, node->w[0], 1);
 }
 
 /* clang-format off */

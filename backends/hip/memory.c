@@ -410,7 +410,7 @@ gw_status gw_hip_load_weight(struct gw_device *device, gw_tensor *t, const gw_we
     }
     loading l = {.device = device, .src = src};
     struct gw_buffer *buffer = NULL;
-    GW_TRY(gw_hip_layout_of(device, t, src->keep_rows, &l.layout));
+    GW_TRY(gw_hip_layout_of(device, t, src->keep_rows || src->thin, &l.layout));
     GW_TRY(gw_hip_alloc(device, l.layout.bytes, &buffer));
     l.to = buffer->at;
     gw_status status = l.layout.bytes >= LEAST_ON_CARD ? ready_to_pack(&l) : GW_OK;
@@ -429,7 +429,7 @@ gw_status gw_hip_fetch_weight(struct gw_device *device, const gw_tensor *t,
                               const gw_weight_source *src, int64_t first, int64_t n) {
     loading l = {.device = device, .src = src, .to = gw_hip_at(t)};
     GW_TRY(gw_hip_enter(device));
-    GW_TRY(gw_hip_layout_of(device, t, src->keep_rows, &l.layout));
+    GW_TRY(gw_hip_layout_of(device, t, src->keep_rows || src->thin, &l.layout));
     if (first < 0 || n < 0 || (size_t)(first + n) > l.layout.rows) {
         return gw_fail(GW_E_BOUNDS, t->name, "rows %lld to %lld of %zu", (long long)first,
                        (long long)(first + n), l.layout.rows);
@@ -444,7 +444,7 @@ gw_status gw_hip_size_weight(const struct gw_device *device, gw_tensor *t,
     if (t->fmt >= GW_FMT_ACT8 || t->n_dim < 1) {
         return gw_fail(GW_E_TYPE, t->name, "not a weight");
     }
-    GW_TRY(gw_hip_layout_of(device, t, src->keep_rows, &layout));
+    GW_TRY(gw_hip_layout_of(device, t, src->keep_rows || src->thin, &layout));
     t->layout = layout.number;
     *bytes = layout.bytes;
     return GW_OK;

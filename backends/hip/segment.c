@@ -273,6 +273,9 @@ static gw_status capture(struct gw_segment *segment, int turn, int way) {
 
 /* Has nodes[0] no launch of its own? Of the nodes that are left there are n. */
 static int has_none(struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    if (segment->unmade == &nodes[0]) {
+        return 1;
+    }
     if (segment->behind != NULL) {
         segment->norm = segment->behind;
         segment->behind = NULL;
@@ -287,6 +290,10 @@ static int has_none(struct gw_segment *segment, const gw_node *nodes, size_t n) 
         return 1;
     }
     segment->behind = n > 2 && gw_hip_can_fuse_norm(segment, nodes, n) ? &nodes[1] : NULL;
+    if (segment->behind == NULL && gw_hip_can_fuse_norms(segment, nodes, n)) {
+        segment->unmade = &nodes[1];
+        segment->behind = &nodes[2];
+    }
     return 0;
 }
 

@@ -111,7 +111,12 @@ static void adapt(walk *w, const gw_spec_block *b, const gw_lora_product *p, con
     gw_experts_args args = {.experts = gw_lora_bank_places(w->in->lora),
                             .used = gw_lora_bank_at_once(w->in->lora),
                             .act = {.kind = GW_ACT_NONE},
-                            .order = w->in->order};
+                            .order = GW_ORDER_DECODE,
+                            .rank = gw_lora_bank_rank(w->in->lora)};
+    for (int k = 0; k < 3; k++) {
+        args.end[k] = p->end[k];
+        args.part[k] = p->part[k];
+    }
     const gw_tensor *x = as_f32(w, b->in);
     gw_tensor *inner = new_tensor(w, GW_FMT_F32, args.used * (p->a.dim[0] / args.experts));
     gw_node *node = new_node(w, GW_OP_EXPERTS_GLU, "lora_a", inner);

@@ -80,7 +80,7 @@ static gw_status rows_of_b(const gw_weight_source *src, int64_t first, int64_t n
 static gw_status load(making *m, int device, gw_tensor *t, int64_t rows, int64_t columns,
                       gw_status (*from)(const gw_weight_source *, int64_t, int64_t, void *)) {
     const gw_plan_device *d = &m->bank->weights->devices[device];
-    const gw_weight_source src = {.state = m, .rows = from};
+    const gw_weight_source src = {.state = m, .rows = from, .thin = from == rows_of_b};
     gw_tensor made = {.name = from == rows_of_a ? "lora A" : "lora B",
                       .fmt = GW_FMT_F32,
                       .n_dim = 2,
@@ -121,6 +121,10 @@ static gw_status make_product(making *m, const gw_spec_block *b, int layer, int 
     if (status == GW_OK && m->parts > 0) {
         gw_lora_product *p = &bank->products[layer * bank->weights->bp.n_blocks + b->index];
         int64_t wide = (int64_t)m->parts * bank->rank;
+        for (int k = 0; k < PARTS; k++) {
+            p->end[k] = (int)m->first[k + 1];
+            p->part[k] = m->part[k];
+        }
         status = load(m, device, &p->a, bank->places * wide, m->columns, rows_of_a);
         if (status == GW_OK) {
             status = load(m, device, &p->b, bank->places * m->first[PARTS], wide, rows_of_b);
@@ -234,4 +238,5 @@ const gw_lora_product *gw_lora_bank_at(const gw_lora_bank *bank, int layer, int 
 
 int gw_lora_bank_places(const gw_lora_bank *bank) { return bank->places; }
 int gw_lora_bank_at_once(const gw_lora_bank *bank) { return bank->at_once; }
+int gw_lora_bank_rank(const gw_lora_bank *bank) { return bank->rank; }
 uint64_t gw_lora_bank_bytes(const gw_lora_bank *bank) { return bank->bytes; }

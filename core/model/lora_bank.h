@@ -20,6 +20,9 @@ typedef struct gw_lora_bank gw_lora_bank;
 
 typedef struct gw_lora_product {
     gw_tensor a, b; /* n_dim 0: no adapter changes the block */
+    /* Rows of B: those of matrix k end before end[k], and have values in columns [part[k] R,
+     * (part[k] + 1) R); part[k] -1: it is not changed. */
+    int end[3], part[3];
 } gw_lora_product;
 
 /* n adapters into places 1 .. n; they may be freed afterwards. at_once: how many a row has at most.
@@ -34,6 +37,7 @@ void gw_lora_bank_free(gw_lora_bank *bank); /* accepts NULL */
 const gw_lora_product *gw_lora_bank_at(const gw_lora_bank *bank, int layer, int block);
 int gw_lora_bank_places(const gw_lora_bank *bank); /* with place 0 */
 int gw_lora_bank_at_once(const gw_lora_bank *bank);
+int gw_lora_bank_rank(const gw_lora_bank *bank); /* R */
 uint64_t gw_lora_bank_bytes(const gw_lora_bank *bank);
 
 /* What an adapter has for a matrix of the model, in the order of the matrix's rows. */

@@ -275,6 +275,11 @@ typedef struct gw_experts_args {
     gw_act_args act; /* EXPERTS_GLU */
     int gate_input;  /* the gate multiplies both products of EXPERTS_GLU, not the result */
     gw_order order;
+    /* Of products of adapters (core/model/lora_bank.h): the common rank, else 0. Expert 0 is then
+     * all zeros, and of each other expert's rows of EXPERTS_DOWN's w0 those below end[k], from
+     * end[k - 1] on, have values in columns [part[k] * rank, (part[k] + 1) * rank) alone; part[k] -1:
+     * none. */
+    int rank, end[3], part[3];
 } gw_experts_args;
 typedef struct gw_linear_args {
     gw_order order;

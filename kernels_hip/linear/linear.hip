@@ -3,9 +3,9 @@
 #include "kernels_hip/linear/strip_read.h"
 
 /* A thread has a block of a row (of two rows where LANES is 32). */
-template <class F, int ORDER = 0, int PARTS = 0>
+template <class F, int ORDER = 0, int PARTS = 0, int LORA = 0>
 struct gw_dot : gw_quantized<F::BYTES, 1, F::TERM, F::OFFSET> {
-    enum { SUMS = F::SPAN ? 1 : SETS, SORTS = ORDER, MORE = PARTS };
+    enum { SUMS = F::SPAN ? 1 : SETS, SORTS = ORDER, MORE = PARTS, ADAPTS = LORA };
 
 #if GW_COPIES
     struct held {
@@ -131,11 +131,13 @@ GW_STRIP_KERNELS(KERNELS)
 #define BESIDE_PRODUCT(name) gw_product<gw_dot<gw_strip_##name>, 0>(p)
 #define ORDER_PRODUCT(name, glu) gw_product<gw_dot<gw_strip_##name, 1>, glu>(p)
 #define PARTS_PRODUCT(name) gw_product<gw_dot<gw_strip_##name, 0, 1>, 0>(p)
+#define ADAPT_PRODUCT(name, order, glu) gw_product<gw_dot<gw_strip_##name, order, 0, 1>, glu>(p)
 #else
 #define BESIDE_THREADS GW_LINEAR_BLOCK(1, 0, 0)
 #define BESIDE_PRODUCT(name) (void)p /* the host does not launch these */
 #define ORDER_PRODUCT(name, glu) (void)p
 #define PARTS_PRODUCT(name) (void)p
+#define ADAPT_PRODUCT(name, order, glu) (void)p
 #endif
 #define BESIDE(NAME, name)                                                                         \
     GW_KERNEL(gw_linear_##name##_beside, struct gw_linear_params, BESIDE_THREADS, 1) {             \
@@ -180,3 +182,19 @@ GW_KERNEL(gw_glu_join, struct gw_glu_join_params, 256) {
         ((float *)p.y)[at] = v;
     }
 }
+
+/* With adapters of the row, which comes in blocks or, to be encoded, as floats. */
+#define ADAPT(NAME, name)                                                                          \
+    GW_KERNEL(gw_linear_##name##_adapt, struct gw_linear_params, GW_LINEAR_BLOCK(1, GW_COPIES, 0), \
+              1) {                                                                                 \
+        ADAPT_PRODUCT(name, 0, 0);                                                                 \
+    }                                                                                              \
+    GW_KERNEL(gw_linear_##name##_adapt_floats, struct gw_linear_params,                            \
+              GW_LINEAR_BLOCK(1, GW_COPIES, 0), 1) {                                               \
+        ADAPT_PRODUCT(name, GW_SORTS_NOTHING, 0);                                                  \
+    }                                                                                              \
+    GW_KERNEL(gw_glu_##name##_adapt, struct gw_linear_params, GW_LINEAR_BLOCK(1, GW_COPIES, 0),    \
+              1) {                                                                                 \
+        ADAPT_PRODUCT(name, 0, 1);                                                                 \
+    }
+GW_STRIP_PARTS(ADAPT)

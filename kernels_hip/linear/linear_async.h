@@ -11,8 +11,7 @@
 #ifndef GW_KERNELS_HIP_LINEAR_ASYNC_H
 #define GW_KERNELS_HIP_LINEAR_ASYNC_H
 
-#include "kernels_hip/linear/linear_norm.h"
-#include "kernels_hip/linear/linear_tiles.h"
+#include "kernels_hip/linear/linear_adapt.h"
 
 #if GW_COPIES
 
@@ -64,7 +63,7 @@ template <class K, int PIECES> struct gw_flow_desk {
     __device__ inline gw_shared_at joined(int place) const { return gate(JOINED + place); }
 
     /* By a wave, a gate each. All threads that read or write arrive for themselves: racecheck of
-     * compute-sanitizer does not follow who arrives for a wave. */
+     * compute-sanitizer does not follow one that does so for a wave. */
     __device__ inline void make_gates() const {
         const int i = gw_lane();
         if (i < (int)GATES) {
@@ -173,21 +172,33 @@ gw_flow_join(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int co
         JOINERS = GW_LINEAR_JOINERS(K::X_ROWS),
         ROWS = (K::X_ROWS + JOINERS - 1) / JOINERS
     };
+    const gw_adapt adapt(p, d.sums_of(p.places, 0), K::ADAPTS);
+    const int items = gw_walk<GW_FLOW_GROUPS, GLU, K::MORE>::items(p);
+    const int group = gw_lane() / GW_STRIP_ROWS, row = gw_lane() % GW_STRIP_ROWS;
+    gw_walk<GW_FLOW_GROUPS, GLU, K::MORE> at;
+    at.open(p, group);
+    int tile = 0;
     gw_flow_meet<K, PIECES>();
     gw_grid_launch_dependents();
+    if (K::ADAPTS) { /* after the barrier: who multiplies need not wait for the route */
+        adapt.ask(p.lora.alone ? p.lora.units : (int)blockIdx.x);
+    }
     gw_grid_dependency_wait();
     const int live = gw_rows_live(p, count), first = ONE ? 0 : joiner;
     if (live <= 0) {
         return;
     }
+    if (K::ADAPTS) {
+        adapt.run(p);
+        if (joiner == 0) { /* there is time while others make their units */
+            gw_adapt_ask_rows(p, adapt, at, items, row);
+        }
+        adapt.all();
+    }
     if (!ONE && !PIECES && !K::DIRECT && joiner == 0) {
         gw_cluster_wait(p.cluster); /* for the gates of neighbours */
         gw_flow_fetch_x<K, PIECES>(p, d, live);
     }
-    const int items = gw_walk<GW_FLOW_GROUPS, GLU, K::MORE>::items(p);
-    const int group = gw_lane() / GW_STRIP_ROWS, row = gw_lane() % GW_STRIP_ROWS;
-    gw_walk<GW_FLOW_GROUPS, GLU, K::MORE> at;
-    at.open(p, group);
     float gate[ROWS];
     const unsigned number = GLU ? gw_ask_number(p) : 0;
 #pragma unroll 1
@@ -200,10 +211,14 @@ gw_flow_join(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int co
             to[i].open(p, at, row, first + i * JOINERS, live);
             to[i].y = ONE && joiner > 0 ? 0 : to[i].y;
         }
+        gw_adapt_row more;
+        if (K::ADAPTS) {
+            more.open(p, adapt, at, row, tile++);
+        }
         const float *sums = d.sums_of(place, group) + row;
         gw_gate_wait(d.summed(place), round & 1);
         if (ONE && p.behind) { /* y may lie where the residual does: both waves have that first */
-            gw_sync_some<4, JOINERS * (int)GW_LANES>();
+            gw_sync_some<4, JOINERS *(int)GW_LANES>();
         }
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
@@ -213,6 +228,10 @@ gw_flow_join(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int co
         }
         gw_gate_arrive(d.joined(place));
         d.advance(place, round, p.places);
+        const float adds = K::ADAPTS ? more.sum(adapt) : 0.0f;
+        if (GLU && K::ADAPTS) { /* of one row */
+            v[0] = v[0] + adds;
+        }
         if (GLU && at.round == 0) {
 #pragma unroll
             for (int i = 0; i < ROWS; i++) {
@@ -222,13 +241,13 @@ gw_flow_join(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int co
         }
         if (GLU) {
             if (!ONE || joiner == 0) {
-                gw_leave_glu<ROWS>(p, at.item, first, JOINERS, live, gate, v, number);
+                gw_leave_glu<ROWS, K::ADAPTS>(p, at.item, first, JOINERS, live, gate, v, number);
             }
             continue;
         }
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
-            v[i] = to[i].put(p, v[i]);
+            v[i] = to[i].template put<K::ADAPTS>(p, v[i], adds);
         }
         if (p.behind && (!ONE || joiner == 0)) {
             gw_leave_norm<ROWS>(p, at.item, first, JOINERS, live, v, weight);
@@ -236,6 +255,9 @@ gw_flow_join(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int co
         if (p.behind && (!ONE || joiner > 0)) {
             gw_leave_squares<ROWS>(p, at.item, first, JOINERS, live, v);
         }
+    }
+    if (K::ADAPTS && joiner > 0) {
+        adapt.clear();
     }
 }
 
@@ -326,9 +348,11 @@ template <class K, int GLU, int PIECES> struct gw_flow_source {
 
 /* ---- a row in the order of the matrix's columns ---------------------------------------------- */
 
+enum { GW_SORTS_NOTHING = 2 }; /* of K::SORTS: it comes as floats, but in its order */
+
 /* Bytes of a row of x as it comes. */
 template <class K> __device__ static inline int gw_flow_x_bytes(const gw_linear_params &p) {
-    return K::SORTS ? p.terms * (int)(GW_ACT_BLOCK * sizeof(float)) : K::x_bytes(p.terms);
+    return (int)K::SORTS != 0 ? p.terms * (int)(GW_ACT_BLOCK * sizeof(float)) : K::x_bytes(p.terms);
 }
 /* Behind the place of x: the row as it comes, and the order. */
 template <class K>
@@ -341,6 +365,9 @@ template <class K>
 __device__ static inline void gw_flow_ask_order(const gw_linear_params &p, unsigned *x) {
     const int n = p.terms * GW_ACT_BLOCK;
     float *to = gw_flow_row<K>(p, x) + n;
+    if ((int)K::SORTS == (int)GW_SORTS_NOTHING) {
+        return;
+    }
 #pragma unroll 1
     for (int i = 4 * (int)threadIdx.x; i < n; i += 4 * GW_LINEAR_THREADS) {
         gw_copy_async_if(true, to + i, p.columns + i);
@@ -361,7 +388,10 @@ __device__ static inline void gw_flow_sort_x(const gw_linear_params &p, unsigned
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
             const int block = b + k * TEAMS;
-            column[k] = block < p.terms ? (int)columns[block * GW_ACT_BLOCK + gw_lane()] : -1;
+            const int own = block * GW_ACT_BLOCK + gw_lane();
+            column[k] = block >= p.terms                         ? -1
+                        : (int)K::SORTS == (int)GW_SORTS_NOTHING ? own
+                                                                 : (int)columns[own];
         }
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
@@ -429,7 +459,7 @@ gw_flow_take_x(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int 
         sums.ask(p.squares + row * (size_t)blocks, norm ? blocks : 0);
     }
     if (ONE) {
-        unsigned *to = K::SORTS ? (unsigned *)gw_flow_row<K>(p, d.x) : d.x;
+        unsigned *to = (int)K::SORTS != 0 ? (unsigned *)gw_flow_row<K>(p, d.x) : d.x;
         factor = gw_flow_copy_x<K>(p, to, sums, blocks, rest);
     } else {
         factor = norm ? sums.factor(blocks * GW_ACT_BLOCK, p.eps) : 1.0f;
@@ -441,13 +471,13 @@ gw_flow_take_x(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int 
         gw_gate_wait(d.has_x(0), 0); /* the rest of the weights would come before it */
         rest();
     }
-    if (K::SORTS) {
+    if ((int)K::SORTS == 1) {
         gw_copy_wait_oldest<GW_LINEAR_DEPTH(K::RECORD)>(d.depth);
     }
     if (ONE || p.settles) {
         gw_sync_some<1, GW_LINEAR_THREADS>();
     }
-    if (K::SORTS) {
+    if ((int)K::SORTS != 0) {
         gw_flow_sort_x<K>(p, d.x, factor);
         return 1.0f;
     }
@@ -466,7 +496,7 @@ __device__ static inline void gw_flow_multiply(const gw_linear_params &p,
     const int items = gw_walk<GW_FLOW_GROUPS, GLU, K::MORE>::items(p);
     const int parts = K::parts(p.terms, q), slots = K::slots(p.terms);
     gw_flow_source<K, GLU, PIECES> source(p, d, group, q);
-    if (K::SORTS) {
+    if ((int)K::SORTS != 0) {
         gw_flow_ask_order<K>(p, d.x);
     }
 #pragma unroll 1

@@ -78,6 +78,7 @@ template <class F, int N, int WHERE> struct gw_floats {
         ACT8 = 0,
         SORTS = 0,
         MORE = 0,
+        ADAPTS = 0,
         SPAN = 0,
         FORM = GW_FORM_FLOATS,
         X_ROWS = N,

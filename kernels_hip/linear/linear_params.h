@@ -69,6 +69,34 @@ struct gw_linear_part {
     int32_t unused;
 };
 
+/* Adapters of the one row of a product, of _adapt (linear_adapt.h); units 0: none. */
+struct gw_linear_lora {
+    GW_DEV(const float) x;      /* [k]: what A multiplies, or what its norm reads       */
+    GW_DEV(const float) weight; /* [k] of that norm, whose sums are squares; 0: none    */
+    GW_DEV(const float) route;  /* [2 used]                                             */
+    GW_DEV(const uint8_t) a;    /* strips of A, of each place `rows` rows               */
+    GW_DEV(const float) b;      /* [places * m, wide]                                   */
+    GW_DEV(uint32_t) sums;      /* [used, n, classes] of A x, each with a word that is not 0 when it
+                                 * is there; 0 between launches, as is                  */
+    GW_DEV(uint32_t) count;     /* of blocks that have read them                        */
+    GW_DEV(float) kept;         /* y of GLU as floats as well [rows, stride]; 0: no     */
+    int32_t k, used, rank, units;
+    int32_t rows, first, n; /* of A: of a place; [first, first + n) are this launch's   */
+    int32_t m, wide;
+    int32_t part[GW_LINEAR_PARTS]; /* columns of B of each matrix begin there; -1: none */
+    int32_t row[GW_LINEAR_PARTS];  /* its first row in B                                */
+    int32_t alone;  /* 1: blocks run one after the other, each makes all units          */
+    int32_t each;   /* rows of a unit: 1, 2, 4 or 8                                     */
+    int32_t held;   /* records of a unit in shared memory                               */
+    int32_t rounds; /* tiles of a block, of two that are multiplied side by side, whose rows of B
+                     * are in shared memory                                             */
+    int32_t floats; /* 1: the product takes the same x, and encodes it (_adapt_floats)  */
+};
+/* Bytes of shared memory beyond all else. */
+#define GW_LINEAR_ADAPT(k, used, n) (4 * (((k) + 127) / 128 * 16 + (used) * (n)))
+/* Floats of a row of B there: eight lanes read different banks. */
+#define GW_ADAPT_ROW(rank) ((rank) + 4)
+
 /* A parameter comes with the 64 bytes around it, which costs a block some 300 cycles before it can
  * ask for weights: what that takes comes first. On NVIDIA lines begin 48, 112, ... bytes from here.
  */
@@ -115,6 +143,7 @@ struct gw_linear_params {
      * i of the row is that with number columns[i], and the block encodes it. Else 0. */
     GW_DEV(const float) columns;
     struct gw_sends sends; /* y goes to all cards as well, when sends.cards is not 0 */
+    struct gw_linear_lora lora;
 };
 
 /* glu_join: y = act(gate) * up of two f32 matrices [rows, width]. */

@@ -29,6 +29,7 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
         ACT8 = 1,
         SORTS = 0,
         MORE = 0,
+        ADAPTS = 0,
         SPAN = TERM == GW_TERM_SPAN, /* blocks of x get one scale where they are read */
         X_ROWS = ROWS
     };

@@ -138,10 +138,12 @@ struct gw_outlet {
             }
         }
     }
-    /* Sum v to its place; the result. */
-    __device__ inline float put(const gw_linear_params &p, float v) const {
+    /* Sum v to its place, with what adapters add; the result. */
+    template <int ADAPTS = 0>
+    __device__ inline float put(const gw_linear_params &p, float v, float more = 0.0f) const {
         v = biased ? v + bias : v;
         v = p.residual ? v + residual : v;
+        v = ADAPTS ? v + more : v;
         if (y) {
             *y = v;
             if (p.sends.cards > 0) {
@@ -167,8 +169,9 @@ GW_DEVICE int gw_rows_of(int first, int step, int live) {
  * alive; a lane has a column. The whole team calls these. All rows are made side by side, for who
  * waits for the next launch waits for this. */
 
-/* y of GLU. number: gw_ask_number. */
-template <int COUNT>
+/* y of GLU. number: gw_ask_number. KEEPS: floats of it go to p.lora.kept as well, if that is
+ * there. */
+template <int COUNT, int KEEPS = 0>
 __device__ static inline void gw_leave_glu(const gw_linear_params &p, int item, int first, int step,
                                            int live, const float *gate, const float *up,
                                            unsigned number) {
@@ -179,6 +182,9 @@ __device__ static inline void gw_leave_glu(const gw_linear_params &p, int item, 
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
         v[i] = gw_silu(gate[i]) * up[i];
+        if (KEEPS && p.lora.kept && first + i * step < live && c < p.part[0].rows) {
+            p.lora.kept[(row + (size_t)(i * step)) * p.stride + c] = v[i];
+        }
     }
     if (p.form != GW_FORM_FLOATS) {
         const size_t blocks = (size_t)(p.stride / GW_ACT_BLOCK);
