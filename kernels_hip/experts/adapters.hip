@@ -360,8 +360,8 @@ template <int RANK, int COLUMNS> struct b_rows {
     }
 };
 template <> struct b_rows<0, 1> {
-    const float *w;
-    int n;
+    const float *w = 0;
+    int n = 0;
     __device__ inline void load(const float *from, int, int rank) {
         w = from;
         n = rank;
