@@ -10,6 +10,10 @@
 /* No option: what the rows below are about, up to the next one (--help all). */
 #define HEADING(text)                                                                              \
     { "", KIND_FLAG, 0, 0, 0, 0, NULL, NULL, text }
+#define KV_OF_TEXTS "f16|f32|q8_0|q5_0|q4_0"
+#define KV_OF_ENCODERS "auto|f16|f32|q8_0"
+#define KV_KEYS_HELP "the same of keys alone; keys and values have one format, so both are given"
+#define KV_VALUES_HELP "the same of values alone"
 #define PASS_HELP "prompt tokens per pass; default: 512, and 1024 where cards compute all layers"
 
 const app_option app_option_table[] = {
@@ -137,13 +141,19 @@ const app_option app_option_table[] = {
      "0", "tokens of short texts that are computed together; 0: 512, of a card 8192"},
     {"-b -ub --batch-size --ubatch-size", KIND_INTS, CMD_BENCH, AT(batch_list), 1, GW_CHUNK_MAX,
      "N,...", NULL, PASS_HELP},
-    {"--kv-type -ctk -ctv --cache-type-k --cache-type-v", KIND_CHOICE, CMD_ENCODE, AT(kv_type), 0,
-     0, "auto|f16|f32|q8_0", "auto",
+    {"--kv-type", KIND_CHOICE, CMD_ENCODE, AT(kv_type), 0, 0, KV_OF_ENCODERS, "auto",
      "format of keys and values on their way through a layer; auto: f32, but f16 where a card "
      "attends on 16-bit units anyway"},
-    {"--kv-type -ctk -ctv --cache-type-k --cache-type-v", KIND_CHOICE, CMD_MODEL & ~CMD_ENCODE,
-     AT(kv_type), 0, 0, "f16|f32|q8_0|q5_0|q4_0", "f16",
+    {"--kv-type-k -ctk --cache-type-k", KIND_CHOICE, CMD_ENCODE, AT(kv_type_k), 0, 0,
+     KV_OF_ENCODERS, NULL, KV_KEYS_HELP},
+    {"--kv-type-v -ctv --cache-type-v", KIND_CHOICE, CMD_ENCODE, AT(kv_type_v), 0, 0,
+     KV_OF_ENCODERS, NULL, KV_VALUES_HELP},
+    {"--kv-type", KIND_CHOICE, CMD_MODEL & ~CMD_ENCODE, AT(kv_type), 0, 0, KV_OF_TEXTS, "f16",
      "format of the KV cache; q8_0 takes half the memory of f16, q4_0 28%"},
+    {"--kv-type-k -ctk --cache-type-k", KIND_CHOICE, CMD_MODEL & ~CMD_ENCODE, AT(kv_type_k), 0, 0,
+     KV_OF_TEXTS, NULL, KV_KEYS_HELP},
+    {"--kv-type-v -ctv --cache-type-v", KIND_CHOICE, CMD_MODEL & ~CMD_ENCODE, AT(kv_type_v), 0, 0,
+     KV_OF_TEXTS, NULL, KV_VALUES_HELP},
 
     {"--context-shift", KIND_FLAG, CMD_TEXT, AT(context_shift), 0, 0, NULL, NULL,
      "when the context is full, forget the older half of the text and go on; what stays is read "

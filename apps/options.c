@@ -496,6 +496,20 @@ static int parse_argument(app_options *o, const app_command *command, int argc, 
     return set_value(o, row, shown, value);
 }
 
+/* Keys and values have one format: what was said of either alone becomes what was said of both. */
+static int settle_kv_type(app_options *o) {
+    const char *k = o->kv_type_k != NULL ? o->kv_type_k : o->kv_type;
+    const char *v = o->kv_type_v != NULL ? o->kv_type_v : o->kv_type;
+    if (k != NULL && v != NULL && strcmp(k, v) != 0) {
+        app_error("--kv-type: keys in %s and values in %s, but a cache has one format for both: "
+                  "--kv-type %s or --kv-type %s",
+                  k, v, k, v);
+        return APP_USAGE;
+    }
+    o->kv_type = k;
+    return 0;
+}
+
 /* given: [rows of the table] */
 static int parse_all(app_options *o, const app_command *command, int argc, char **argv,
                      unsigned char *given) {
@@ -521,7 +535,7 @@ static int parse_all(app_options *o, const app_command *command, int argc, char 
             return APP_USAGE;
         }
     }
-    return place_words(o, command);
+    return settle_kv_type(o) != 0 ? APP_USAGE : place_words(o, command);
 }
 
 int options_parse(app_options *o, const app_command *command, int argc, char **argv) {

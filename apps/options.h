@@ -80,7 +80,7 @@ typedef struct app_options {
     /* session */
     int32_t n_ctx, batch;
     app_ints batch_list;
-    const char *kv_type;
+    const char *kv_type, *kv_type_k, *kv_type_v; /* options.c makes one of them: kv_type */
     int context_shift, no_context_shift, prompt_cache_ro;
     int32_t keep;
     const char *prompt_cache;
