@@ -317,7 +317,7 @@ enum { GW_DECODE_MAX = 16, GW_CHUNK_MAX = 2048 };
 typedef struct gw_session_options {
     int32_t n_ctx; /* 0: the model's training context                               */
     int32_t chunk; /* prompt tokens per pass, 1..GW_CHUNK_MAX; 0: 512, of cards alone 1024       */
-    const char *kv_type;        /* NULL or "f16"; "f32", "q8_0"                                  */
+    const char *kv_type; /* of keys and values: NULL or "f16"; "f32", "q8_0", "q5_0", "q4_0"     */
     const volatile int *cancel; /* polled per chunk and per token; may be NULL            */
     /* Called while GPU kernels are compiled, at the first start with a model, with their number
      * instead of bytes; from threads of the library, one at a time. May be NULL. */
@@ -645,7 +645,7 @@ typedef struct gw_drafter_options {
     int greedy_draft;           /* the draft takes its most probable token whatever the sampler   */
     double assume;              /* 0: off; else accept drafts with this probability: to measure   */
     int past_end;               /* go on behind tokens that end the text: to measure              */
-    const char *kv_type;        /* of the draft's session: NULL, "f16", "f32", "q8_0"      */
+    const char *kv_type;        /* of the draft's session: as in gw_session_options       */
     const volatile int *cancel; /* polled while the draft computes; may be NULL           */
 } gw_drafter_options;
 

@@ -19,7 +19,7 @@ const char *gw_version(void);
 /* Sizes of the option structs of this build, for a binding that lays them out itself: 0 for a name
  * that is not known. name: "gw_model_options", "gw_session_options", "gw_sampler_options",
  * "gw_writer_options", "gw_answer_options", "gw_encoder_options", "gw_batch_options",
- * "gw_request_options", "gw_event". */
+ * "gw_request_options", "gw_event", "gw_lora_file", "gw_lora_info", "gw_lora_pick". */
 size_t gw_struct_size(const char *name);
 
 /* gw_session_prefill, and the logits of all n tokens: out [n, n_vocab], the caller's, written row
@@ -29,8 +29,8 @@ gw_status gw_session_prefill_logits(gw_session *s, const int32_t *tokens, size_t
                                     float *out);
 
 /* `to` becomes a session with the tokens and the cache of `from`, to go on from there on its own
- * with the same bits: a fork of its text. Both are of one model and kv_type; the context of `to`
- * holds the tokens. Like a loaded session it has no logits until its next pass: those of `from` are
+ * with the same bits: a fork of its text, with its adapters (godwit_lora.h). Both are of one model
+ * and kv_type; the context of `to` holds the tokens. Like a loaded session it has no logits until its next pass: those of `from` are
  * still there. GW_E_ARGUMENT, _TYPE, _CONTEXT, and GW_E_UNSUPPORTED for pictures and source texts:
  * `to` is unchanged; any other error leaves it empty. */
 gw_status gw_session_copy(gw_session *to, gw_session *from);

@@ -6,7 +6,8 @@ import sys
 
 import cffi
 
-HEADERS = ("godwit.h", "godwit_writer.h", "godwit_encoder.h", "godwit_see.h", "godwit_image.h", "godwit_bind.h")
+HEADERS = ("godwit.h", "godwit_writer.h", "godwit_encoder.h", "godwit_see.h", "godwit_image.h", "godwit_bind.h",
+           "godwit_lora.h")
 
 
 def declarations(folder):

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from program import DATA, EMULATOR, ROOT, SANITIZED, logits_hash, run
+from test_lora import random_adapter
 from test_see import folder as eyes  # noqa: F401
 
 BUILD = pathlib.Path(os.environ.get("GODWIT_BUILD", ROOT / "build/release"))
@@ -87,9 +88,16 @@ print(v.shape[0], v.dtype, m.loglikelihood('Once upon a', ' time')[1])""", SMALL
     assert got == "Answer True []\nTrue\nTrue\n2 float32 True\n"
 
 
-def test_docs(package, tmp_path):
+@pytest.fixture(scope="module")
+def adapters(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("adapters")
+    return [random_adapter(folder / f"{name}.gguf", seed, 4) for seed, name in enumerate(("one", "two"))]
+
+
+def test_docs(package, adapters, tmp_path):
     """The page's examples, as they stand."""
-    (tmp_path / "model.gguf").symlink_to(SMALL)
+    for name, path in zip(("model", "tone", "law"), (SMALL, *adapters)):
+        (tmp_path / f"{name}.gguf").symlink_to(path)
     got = package("import doctest, sys; print(doctest.testfile(sys.argv[1], module_relative=False, verbose=False,"
                   "optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL).attempted)", ROOT / "docs/python.md", cwd=tmp_path)
     assert int(got) > 20, got
@@ -176,6 +184,66 @@ sys.stdout.write(say(raw))""", eyes, DATA / "pictures/rgb.png", DATA / "pictures
     want = run("run", "-m", eyes, "--image", DATA / "pictures/rgb.png", "-p", "w5 w6 w7", "-n", 12, "--temp", 0,
                "--no-display-prompt", "--no-stats", "-q").stdout
     assert told.strip() == want.strip()
+
+
+def test_adapters(package, adapters, tmp_path):
+    one, two = adapters
+    got = package("""
+import godwit, sys
+path, one, two, file = sys.argv[1:]
+how = dict(max_tokens=16, seed=7)
+open_ = lambda **more: godwit.Model(path, threads=1, **more)
+m = open_(lora={'first': one, 'second': (two, 0.5)}, lora_at_once=2)
+say = lambda lora=None: m.generate('The old king', lora=lora, **how)
+alone = [say(), say('first'), say('second'), say(['first', 'second']), say({'second': 0.25})]
+for text in alone[:4]: sys.stdout.write(text.replace(chr(10), ' ') + '|')
+print(len({*alone}), say(0) == alone[1], say(()) == say({'first': 0}) == alone[0], m.adapters)
+with m.batch(parallel=3, n_ctx=128) as b:
+    picks = [None, 'first', 'second', ['second', 'first'], {'second': 0.25}]
+    print([b.submit('The old king', lora=p, **how).result() for p in picks] == alone,
+          b.generate(['The old king'] * 2, lora='first', **how) == alone[1:2] * 2)
+usual = open_(lora=[one, (two, 0.5)])
+print(usual.generate('The old king', **how) == alone[3], usual.generate('The old king', lora=(), **how) == alone[0],
+      open_(lora=one).generate('The old king', **how) == alone[1], usual.adapters)
+say_chat = lambda lora: m.chat([{'role': 'user', 'content': 'Hello'}], lora=lora, **how).text
+print(say_chat(None) == say_chat(()) != say_chat('first'))
+# A fork, and a saved session, have the adapters of their text.
+ids = m.tokenize('The old king had a')
+with m.session(64, lora='first') as s:
+    s.prefill(ids[:-1]); fork = s.copy(); s.decode(ids[-1:]); fork.decode(ids[-1:])
+    print((s.logits == fork.logits).all(), end=' '); s.save(file); fork.load(file)
+    other = m.session(64); other.prefill(ids[:-1]); other.decode(ids[-1:]); print((s.logits == other.logits).all())
+    try: other.load(file)
+    except godwit.GodwitError as e: print(e.status)
+for bad in (lambda: say('third'), lambda: say(2), lambda: say({'first': float('nan')}), lambda: say(['first'] * 2),
+            lambda: open_().generate('x', lora='first'), lambda: open_(lora='/nowhere'), lambda: m.generate('x', lora=[0] * 5),
+            lambda: usual.embed(['x'])):
+    try: bad(); print('no error')
+    except godwit.GodwitError as e: print(e.status)""", SMALL, one, two, tmp_path / "session")
+    lines = got.splitlines()
+    *told, first = lines[0].split("|")
+    say = ("run", "-m", SMALL, "-p", "The old king", "-n", 16, "-q", "--no-display-prompt", "--seed", 7, "-t", 1)
+    wanted = [run(*say, *more).stdout[:-1].replace("\n", " ") for more in (
+        (), ("--lora", one), ("--lora", f"{two}:0.5"), ("--lora", one, "--lora", f"{two}:0.5"))]
+    assert told == wanted and len({*told}) == 4
+    assert first == "5 True True ['first', 'second']"
+    assert lines[1:] == ["True True", "True True True ['one.gguf', 'two.gguf']", "True", "True False", "metadata", "argument",
+                         "argument", "argument", "argument", "argument", "io", "limit", "unsupported"], got
+
+
+def test_types_of_caches(package):
+    got = package(OPEN + """
+ids = m.tokenize('Once upon a time there was a king who had')
+print(hashlib.sha256(m.logits(ids).tobytes()).hexdigest())
+q = godwit.Model(sys.argv[1], threads=1, kv_type='q4_0')
+print(hashlib.sha256(q.logits(ids).tobytes()).hexdigest())
+with q.batch(n_ctx=64) as b: print(b.generate(['The sea'], max_tokens=9, seed=2)[0] == q.generate('The sea', max_tokens=9, seed=2))
+try: godwit.Model(sys.argv[1], kv_type='q8_0/q4_0')
+except godwit.GodwitError as e: print(e.status, 'q5_0' in str(e))
+print(ids)""", SMALL).splitlines()
+    ids = [int(i) for i in got[4][1:-1].split(",")]
+    assert got[:4] == [logits_hash(SMALL, ids), logits_hash(SMALL, ids, "--kv-type", "q4_0"), "True", "argument True"]
+    assert got[0] != got[1]
 
 
 def test_errors(package):

@@ -78,7 +78,8 @@ class Batch:
             raise ValueError(f"n_ctx is {n_ctx}: a number of tokens, or 0")
         self._model = model
         options = ffi.new("gw_batch_options *", {
-            "n_ctx": n_ctx or model.n_ctx, "parallel": parallel, "cache_tokens": cache_tokens, "queue": 1 << 20})
+            "n_ctx": n_ctx or model.n_ctx, "parallel": parallel, "cache_tokens": cache_tokens, "queue": 1 << 20,
+            "kv_type": model._kv_type})
         out = ffi.new("gw_batch **")
         with model._lock:
             check(lib.gw_batch_new_sized(model._handle(), options, ffi.sizeof("gw_batch_options"), out))
@@ -100,6 +101,7 @@ class Batch:
         if self._batch is None:
             raise GodwitError("the batch is closed", "state")
         o, request = Options(**options), Request()
+        pick = self._model._adapters.pick(o.lora)
         ids = self._model.tokenize(prompt) if isinstance(prompt, (str, bytes)) else list(prompt)
         stops = o.stops()
         each, listed = c_texts(stops)
@@ -115,7 +117,7 @@ class Batch:
         request._keep = [tokens, sampler, each, listed, grammar]
         out = ffi.new("gw_request **")
         try:
-            check(lib.gw_batch_submit_sized(self._batch, ask, ffi.sizeof("gw_request_options"), out))
+            check(lib.gw_batch_submit_adapted_sized(self._batch, ask, ffi.sizeof("gw_request_options"), pick, out))
         except GodwitError:
             del self._open[number]
             raise

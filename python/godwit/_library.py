@@ -12,7 +12,8 @@ lib: typing.Any = ffi.dlopen(os.environ.get("GODWIT_LIBRARY") or (str(_OWN) if _
                  ffi.RTLD_NOW | ffi.RTLD_NODELETE)
 
 for _name in ("gw_model_options", "gw_session_options", "gw_sampler_options", "gw_writer_options",
-              "gw_answer_options", "gw_encoder_options", "gw_batch_options", "gw_request_options", "gw_event"):
+              "gw_answer_options", "gw_encoder_options", "gw_batch_options", "gw_request_options", "gw_event",
+              "gw_lora_file", "gw_lora_info", "gw_lora_pick"):
     if lib.gw_struct_size(_name.encode()) != ffi.sizeof(_name):
         raise ImportError(f"the library that was loaded is of another build: {_name} differs")
 

@@ -10,6 +10,7 @@ import typing
 from ._batch import Batch
 from ._images import Picture, Pictures, listed, opened, taken_out
 from ._library import GodwitError, check, ffi, lib, owned
+from ._lora import Adapters, Files, Pick
 from ._session import Session
 from ._text import Options, Text, new_grammar
 
@@ -44,23 +45,32 @@ class Model:
     device: "cpu", "hip:0", "opencl:0", "auto"; threads 0: the physical cores; n_ctx: tokens of a
     text, 0: what the model was trained for, at most 4096; weights: "int8", "int4-g128", ... of a model in
     floats; images: prompts may have pictures, by its vision tower, of a GGUF file from the file mmproj (None: the
-    one next to it). Errors are GodwitError.
+    one next to it); kv_type: of keys and values, "f32", "q8_0", "q5_0", "q4_0" instead of "f16". Errors are
+    GodwitError.
+
+    lora: adapters, PEFT folders or GGUF files, each a path or (path, scale): one, or a list, which are in all texts
+    that choose nothing; or a dict of names, which are in texts that choose them. `adapters` has their names.
+    lora_at_once: how many a text has at most, 1 to 4, each costs every row; 0: those of the list, of a dict one.
     """
 
     def __init__(self, path: "str | os.PathLike[str]", *, device: str = "cpu", threads: int = 0, n_ctx: int = 0,
-                 weights: "str | None" = None, images: bool = False, mmproj: "str | None" = None) -> None:
+                 weights: "str | None" = None, images: bool = False, mmproj: "str | None" = None, kv_type: str = "f16",
+                 lora: "Files | None" = None, lora_at_once: int = 0) -> None:
         if n_ctx < 0:
             raise ValueError(f"n_ctx is {n_ctx}: a number of tokens, or 0")
         self._images = opened(path, mmproj) if images else None
         words = [ffi.new("char[]", os.fsencode(path)), ffi.new("char[]", device.encode()),
                  ffi.new("char[]", weights.encode()) if weights else ffi.NULL,
                  ffi.new("char[]", os.fsencode(mmproj)) if mmproj else ffi.NULL]
+        self._kv_type = ffi.new("char[]", kv_type.encode())
         options = ffi.new("gw_model_options *", {"path": words[0], "device": words[1], "weights": words[2],
                                                  "mmproj": words[3], "images": images, "threads": threads,
-                                                 "n_ctx": n_ctx or -4096})
+                                                 "n_ctx": n_ctx or -4096, "kv_type": self._kv_type})
         out = ffi.new("gw_model **")
         check(lib.gw_model_open_sized(options, ffi.sizeof("gw_model_options"), out))
         self._model: typing.Any = owned(out[0], lib.gw_model_free)
+        self._adapters = Adapters(self._model, lora, lora_at_once)
+        self.adapters: "list[str]" = self._adapters.names
         self._lock = threading.RLock()
         info = ffi.new("gw_model_info *")
         lib.gw_model_describe(self._model, info)
@@ -97,13 +107,14 @@ class Model:
     def _new_session(self, n_ctx: int) -> typing.Any:
         if n_ctx < 0:
             raise ValueError(f"n_ctx is {n_ctx}: a number of tokens, or 0")
-        options, out = ffi.new("gw_session_options *", {"n_ctx": n_ctx}), ffi.new("gw_session **")
+        options, out = ffi.new("gw_session_options *", {"n_ctx": n_ctx, "kv_type": self._kv_type}), ffi.new("gw_session **")
         check(lib.gw_session_new_sized(self._handle(), options, ffi.sizeof("gw_session_options"), out))
         return owned(out[0], lib.gw_session_free, self._model)
 
-    def session(self, n_ctx: int = 0) -> Session:
-        """A timeline for callers that choose tokens themselves: logits as numpy arrays, rewind, copies."""
-        return Session(self, n_ctx)
+    def session(self, n_ctx: int = 0, *, lora: "Pick | None" = None) -> Session:
+        """A timeline for callers that choose tokens themselves: logits as numpy arrays, rewind, copies. lora: as of
+        `stream`, of all of its tokens."""
+        return Session(self, n_ctx, lora)
 
     def batch(self, *, parallel: int = 16, n_ctx: int = 0, cache_tokens: int = 0) -> Batch:
         """Many texts at once: `with model.batch() as batch: batch.generate([...])`. parallel: so many are under
@@ -178,10 +189,12 @@ class Model:
     def stream(self, prompt: "str | bytes | Ids", *, images: "Picture | typing.Sequence[Picture]" = (), max_tokens: int = -1,
                temperature: float = 0.8, top_k: int = 40, top_p: float = 0.95, min_p: float = 0.05, seed: int = 0,
                stop: "str | typing.Sequence[str]" = (), grammar: "str | None" = None,
-               json_schema: "str | Json | None" = None) -> "typing.Iterator[str]":
+               json_schema: "str | Json | None" = None, lora: "Pick | None" = None) -> "typing.Iterator[str]":
         """The text that follows the prompt, piece by piece. The model is busy until it ends or is closed. images:
-        paths or bytes of pictures that come before the prompt, or one, as of `godwit run --image`."""
-        return self._pieces(prompt, listed(images), Options(max_tokens, temperature, top_k, top_p, min_p, seed, stop, grammar, json_schema))
+        paths or bytes of pictures that come before the prompt, or one, as of `godwit run --image`. lora: the text's
+        adapters, "name", ["name", ...] or {"name": scale}, () for none; None: as the model was opened."""
+        return self._pieces(prompt, listed(images), Options(max_tokens, temperature, top_k, top_p, min_p, seed, stop, grammar,
+                                                            json_schema, lora))
 
     def generate(self, prompt: "str | bytes | Ids", **options: typing.Any) -> str:
         """The whole text; options as of `stream`."""
@@ -211,11 +224,11 @@ class Model:
     def chat(self, messages: "typing.Sequence[Json]", *, tools: "list[Json] | None" = None, tool_choice: str = "auto",
              json_schema: "str | Json | None" = None, max_tokens: int = -1, temperature: float = 0.8, top_k: int = 40,
              top_p: float = 0.95, min_p: float = 0.05, seed: int = 0, stop: "str | typing.Sequence[str]" = (),
-             chat_template: "str | None" = None) -> Answer:
+             chat_template: "str | None" = None, lora: "Pick | None" = None) -> Answer:
         """An answer to messages as OpenAI's API has them, pictures included. tools: a list as there; tool_choice:
         "auto", "none", "required" or a tool's name; json_schema: what the answer's text has to fit; chat_template: a
-        Jinja template or the name of a form ("chatml") instead of the model's own."""
-        options = Options(max_tokens, temperature, top_k, top_p, min_p, seed, stop)
+        Jinja template or the name of a form ("chatml") instead of the model's own; lora: as of `stream`."""
+        options = Options(max_tokens, temperature, top_k, top_p, min_p, seed, stop, lora=lora)
         with self._lock:
             chat, template = self._open_chat(chat_template)
             said, pictures = taken_out(messages)

@@ -3,6 +3,7 @@ import os
 import typing
 
 from ._library import check, ffi, lib
+from ._lora import Pick, adapt
 
 if typing.TYPE_CHECKING:
     import numpy
@@ -17,10 +18,11 @@ class Session:
     last `prefill` or `decode`, and change with the next.
     """
 
-    def __init__(self, model: "Model", n_ctx: int = 0) -> None:
+    def __init__(self, model: "Model", n_ctx: int = 0, lora: "Pick | None" = None) -> None:
         self._model = model
         with model._lock:
             self._session: typing.Any = model._new_session(n_ctx or model.n_ctx)
+            adapt(model, self._session, lora)
         self._rows = 0
 
     def __enter__(self) -> "Session":
@@ -77,7 +79,7 @@ class Session:
         self._rows = 0
 
     def copy(self, n_ctx: int = 0) -> "Session":
-        """Another session with the same tokens: a fork of the text. It has no logits before it computes."""
+        """Another session with the same tokens and adapters: a fork of the text. It has no logits before it computes."""
         out = Session(self._model, n_ctx or int(lib.gw_session_n_ctx(self._session)))
         with self._model._lock:
             check(lib.gw_session_copy(out._session, self._session))

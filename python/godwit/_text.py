@@ -4,6 +4,7 @@ import json
 import typing
 
 from ._library import check, ffi, lib, owned
+from ._lora import Pick, adapt
 
 if typing.TYPE_CHECKING:
     from ._model import Model
@@ -21,6 +22,7 @@ class Options:
     stop: "str | typing.Sequence[str]" = ()
     grammar: "str | None" = None
     json_schema: "str | dict[str, typing.Any] | None" = None
+    lora: "Pick | None" = None
 
     def __post_init__(self) -> None:
         if self.max_tokens < -1:
@@ -73,6 +75,7 @@ class Text:
         check(lib.gw_writer_new_sized(model._handle(), writer, ffi.sizeof("gw_writer_options"), out))
         self.writer: typing.Any = owned(out[0], lib.gw_writer_free, model._handle(), chat, grammar)
         self.session: typing.Any = model._new_session(max(model.n_ctx, 1))
+        adapt(model, self.session, options.lora)
         if seen is None:
             check(lib.gw_session_prefill(self.session, tokens, len(ids)))
         else:

@@ -6,6 +6,7 @@
 #include "core/engine/run/model_state.h"
 #include "core/engine/run/session_state.h"
 #include "include/godwit_encoder.h"
+#include "include/godwit_lora.h"
 #include "include/godwit_writer.h"
 
 const char *gw_version(void) { return GW_VERSION; }
@@ -22,7 +23,10 @@ size_t gw_struct_size(const char *name) {
                 {"gw_encoder_options", sizeof(gw_encoder_options)},
                 {"gw_batch_options", sizeof(gw_batch_options)},
                 {"gw_request_options", sizeof(gw_request_options)},
-                {"gw_event", sizeof(gw_event)}};
+                {"gw_event", sizeof(gw_event)},
+                {"gw_lora_file", sizeof(gw_lora_file)},
+                {"gw_lora_info", sizeof(gw_lora_info)},
+                {"gw_lora_pick", sizeof(gw_lora_pick)}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (strcmp(rows[i].name, name) == 0) {
             return rows[i].size;

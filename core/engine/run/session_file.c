@@ -531,6 +531,10 @@ gw_status gw_session_copy(gw_session *to, gw_session *from) {
         status = copy_pieces(to, from, room);
     }
     if (status == GW_OK) {
+        to->adapting.own = from->adapting.own;
+        status = gw_adapting_fill(to, &to->adapting.own);
+    }
+    if (status == GW_OK) {
         stand_at(to, from->pos, from->prompted,
                  from->kv.floor < from->pos ? from->kv.floor : from->pos);
     }
