@@ -191,7 +191,7 @@ int app_open_model(const app_options *o, const char *path, int32_t threads, cons
     progress_end(&progress);
     if (status == GW_OK && o->lora.n > 0 &&
         !(need != NULL && (need->is_draft || need->predictor))) {
-        status = lora_open(o, *model, 0);
+        status = lora_open(o, *model);
     }
     if (status != GW_OK) {
         return app_fail(status);

@@ -7,15 +7,7 @@
 
 #include "apps/common.h"
 
-/* [NAME=]PATH[:SCALE]. A name has no slash; what follows the last colon is a scale where it is a
- * number, else part of the path. */
-typedef struct spec {
-    char name[GW_LORA_NAME], path[4096];
-    float scale;
-    int named;
-} spec;
-
-static int read_scale(spec *s) {
+static int read_scale(lora_spec *s) {
     char *colon = strrchr(s->path, ':'), *end = NULL;
     if (colon == NULL || colon[1] == '\0') {
         return 0;
@@ -33,83 +25,63 @@ static int read_scale(spec *s) {
     return 0;
 }
 
-static int parse(const char *text, spec *s) {
-    const char *equals = strchr(text, '='), *slash = strchr(text, '/');
+int lora_read(const app_options *o, size_t i, lora_spec *out) {
+    const char *text = o->lora.at[i], *equals = strchr(text, '='), *slash = strchr(text, '/');
     size_t n = equals != NULL ? (size_t)(equals - text) : 0;
-    *s = (spec){.scale = 1.0f};
-    s->named = equals != NULL && (slash == NULL || equals < slash);
-    const char *path = s->named ? equals + 1 : text;
-    if (s->named && (n == 0 || n >= sizeof s->name)) {
+    int named = equals != NULL && (slash == NULL || equals < slash);
+    const char *path = named ? equals + 1 : text;
+    *out = (lora_spec){.scale = 1.0f};
+    if (named && (n == 0 || n >= sizeof out->name)) {
         app_error("--lora: the name in '%.60s' has %zu bytes; expected 1 to %zu", text, n,
-                  sizeof s->name - 1);
+                  sizeof out->name - 1);
         return -1;
     }
-    if (path[0] == '\0' || strlen(path) >= sizeof s->path) {
+    if (path[0] == '\0' || strlen(path) >= sizeof out->path) {
         app_error("--lora: '%.60s' names no file or folder", text);
         return -1;
     }
-    snprintf(s->name, sizeof s->name, "%.*s", s->named ? (int)n : 0, text);
-    snprintf(s->path, sizeof s->path, "%s", path);
-    return read_scale(s);
-}
-
-int lora_name(const app_options *o, size_t i, char *out, size_t room) {
-    const char *text = o->lora.at[i], *equals = strchr(text, '='), *slash = strchr(text, '/');
-    int named = equals != NULL && equals > text && (slash == NULL || equals < slash);
-    if (named) {
-        snprintf(out, room, "%.*s", (int)(equals - text), text);
-    }
-    return named;
-}
-
-int lora_named(const app_options *o, const char *name, gw_lora_pick *out) {
-    spec s;
-    for (size_t i = 0; name != NULL && i < o->lora.n; i++) {
-        if (parse(o->lora.at[i], &s) == 0 && s.named && strcmp(s.name, name) == 0) {
-            *out = (gw_lora_pick){.n = 1, .adapter = {(int32_t)i}, .scale = {s.scale}};
-            return 1;
-        }
-    }
-    return 0;
+    snprintf(out->name, sizeof out->name, "%.*s", named ? (int)n : 0, text);
+    snprintf(out->path, sizeof out->path, "%s", path);
+    return read_scale(out);
 }
 
 int lora_check(const app_options *o) {
-    spec s;
+    lora_spec one, other;
     for (size_t i = 0; i < o->lora.n; i++) {
-        gw_lora_pick first;
-        if (parse(o->lora.at[i], &s) != 0) {
+        if (lora_read(o, i, &one) != 0) {
             return -1;
         }
-        if (s.named && lora_named(o, s.name, &first) && first.adapter[0] != (int32_t)i) {
-            app_error("--lora: the name '%.100s' stands twice", s.name);
-            return -1;
+        for (size_t k = 0; k < i && one.name[0] != '\0'; k++) {
+            if (lora_read(o, k, &other) == 0 && strcmp(one.name, other.name) == 0) {
+                app_error("--lora: the name '%.100s' stands twice", one.name);
+                return -1;
+            }
         }
     }
     return 0;
 }
 
-gw_lora_file *lora_list(const app_options *o, int by_name) {
+gw_lora_file *lora_list(const app_options *o) {
     size_t n = o->lora.n;
-    gw_lora_file *files = calloc(1, n * (sizeof *files + sizeof(spec)) + 1);
-    spec *list = files != NULL ? (spec *)(void *)(files + n) : NULL;
+    gw_lora_file *files = calloc(1, n * (sizeof *files + sizeof(lora_spec)) + 1);
+    lora_spec *list = files != NULL ? (lora_spec *)(void *)(files + n) : NULL;
     for (size_t i = 0; i < n && files != NULL; i++) {
-        if (parse(o->lora.at[i], &list[i]) != 0) {
+        if (lora_read(o, i, &list[i]) != 0) {
             free(files);
             return NULL;
         }
-        int chosen = o->lora_unapplied || (by_name && list[i].named);
         files[i] = (gw_lora_file){.path = list[i].path,
-                                  .name = list[i].named ? list[i].name : NULL,
-                                  .scale = chosen ? 0.0f : list[i].scale};
+                                  .name = list[i].name[0] != '\0' ? list[i].name : NULL,
+                                  .scale = list[i].scale};
     }
     return files;
 }
 
-gw_status lora_open(const app_options *o, gw_model *model, int by_name) {
+gw_status lora_open(const app_options *o, gw_model *model) {
     if (o->lora.n == 0) {
         return GW_OK;
     }
-    gw_lora_file *files = lora_list(o, by_name);
+    gw_lora_file *files = lora_list(o);
     gw_status status = files != NULL ? gw_model_adapt(model, files, o->lora.n, o->lora_at_once)
                                      : GW_E_NOMEM; /* lora_check has looked at the options */
     free(files);

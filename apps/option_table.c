@@ -61,6 +61,9 @@ const app_option app_option_table[] = {
     {"--lora-at-once", KIND_INT, CMD_SERVE, AT(lora_at_once), 0, GW_LORA_AT_ONCE, "N", NULL,
      "how many adapters a text has at most, each costs every row; default: as many as have a scale "
      "at the start, at least 1"},
+    {"--allow-lora-loading", KIND_FLAG, CMD_SERVE, AT(allow_lora_loading), 0, 0, NULL, NULL,
+     "requests may load adapters by a path on this machine, and unload them: POST "
+     "/v1/load_lora_adapter, /v1/unload_lora_adapter"},
     {"-dev --device", KIND_TEXT, CMD_BRIEF | CMD_MODEL | CMD_PULL, AT(device), 0, 0, "NAME,...",
      NULL,
      "where to compute; default: the first graphics card that works, else the cpu. 'godwit "

@@ -67,7 +67,7 @@ typedef struct app_options {
     const char *hf_repo, *hf_file, *model_url, *revision;
     int offline;
     app_texts lora; /* adapters */
-    int lora_unapplied, lora_at_once;
+    int lora_unapplied, lora_at_once, allow_lora_loading;
     app_texts owned;      /* malloc'd: paths of models that were named otherwise */
     uint64_t vram_budget; /* bytes; 0: what is free */
     const char *prompt_offload;

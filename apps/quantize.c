@@ -121,7 +121,7 @@ static int run_quantize(const app_options *o) {
     app_texts rules = {0};
     app_text text = {0};
     char recipe[2048];
-    gw_lora_file *files = lora_list(o, 0);
+    gw_lora_file *files = lora_list(o);
     int code = files != NULL ? add_rules(o, &rules, &text) : APP_USAGE;
     write_recipe(o, &rules, recipe, sizeof recipe);
     gw_quantize_options q = {.model = o->tensors != NULL ? o->tensors : o->model,

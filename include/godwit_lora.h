@@ -22,12 +22,13 @@ typedef struct gw_lora_file {
     float scale;      /* in texts that choose nothing; 0: not in them */
 } gw_lora_file;
 
-/* Adapters [n] for a model that is open, once, before it has sessions, batches or encoders. They
- * are numbered 0 .. n - 1. at_once: how many a text has at most, each costs every row; 0: as many
- * as have a scale, at least 1. A text without adapters keeps the bits that it has without this
- * call. GW_E_UNSUPPORTED names what is not run (DoRA, biases, experts, embedding, output head, a
- * layer that the model does not have), or that cards share a layer; GW_E_METADATA a shape or rank;
- * GW_E_LIMIT too many; GW_E_ARGUMENT; the classes of files. An error leaves the model as it was. */
+/* Adapters [n] for a model that is open and has no sessions, batches or encoders: they take the
+ * place of those of an earlier call, n 0: of all. They are numbered 0 .. n - 1. at_once: how many a
+ * text has at most, each costs every row; 0: as many as have a scale, at least 1. A text without
+ * adapters keeps the bits that it has without this call. GW_E_UNSUPPORTED names what is not run
+ * (DoRA, biases, experts, embedding, output head, a layer that the model does not have), or that
+ * cards share a layer; GW_E_METADATA a shape or rank; GW_E_LIMIT too many; GW_E_ARGUMENT; the
+ * classes of files. An error leaves the model as it was. */
 gw_status gw_model_adapt(gw_model *model, const gw_lora_file *files, size_t n, int32_t at_once);
 
 typedef struct gw_lora_info {

@@ -342,6 +342,86 @@ def test_fields_that_are_refused(server, body, word):
     assert status == 400 and word in json.loads(answer)["error"]["message"]
 
 
+def change(server, what, expect=200, **body):
+    status, headers, told = server.ask("POST", f"/v1/{what}_lora_adapter", body)
+    assert status == expect, (status, told)
+    return told if status == 200 else json.loads(told)["error"]["message"]
+
+
+def load(server, name, path, expect=200, **more):
+    return change(server, "load", expect, lora_name=name, lora_path=str(path), **more)
+
+
+def names(server):
+    return [m["id"] for m in server.get("/v1/models")[1]["data"]][1:]
+
+
+def numbers(server):
+    return {a["name"]: a["id"] for a in server.get("/lora-adapters")[1]}
+
+
+@pytest.mark.skipif(bool(EMULATOR), reason="the server of the native build")
+def test_adapters_come_and_go(adapters):
+    """Under load: who is under way keeps its adapter, who comes waits, none is lost, each text is its own."""
+    one, two, three = adapters
+    alone = {"": lone(), "one": lone(one), "two": lone(two), "three": lone(three)}
+    with serving("-c", 512, "--allow-lora-loading") as s:
+        assert load(s, "one", one) == "Success: LoRA adapter 'one' added successfully."
+        assert [text(s), text(s, model="one")] == [alone[""], alone["one"]]
+        long = dict(prompt="Once upon a time", max_tokens=300, seed=7, ignore_eos=True)
+        want = [s.post("/v1/completions", dict(long, model=m))["choices"][0]["text"] for m in ("base", "one")]
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            under_way = [pool.submit(s.post, "/v1/completions", dict(long, model=m)) for m in ("base", "one")]
+            s.wait_for("requests_open", 2)
+            comes = [pool.submit(load, s, name, path) for name, path in (("two", two), ("three", three))]
+            asked = ["one", "", "one", ""] * 2
+            waiting = [pool.submit(text, s, model=name) for name in asked]
+            assert [w.result()["choices"][0]["text"] for w in under_way] == want
+            assert [w.result() for w in waiting] == [alone[name] for name in asked]
+            assert all("added" in c.result() for c in comes)
+            assert sorted(names(s)) == ["one", "three", "two"]
+            assert [text(s, model=name) for name in alone] == list(alone.values())
+            # One goes while a text has it.
+            last = pool.submit(s.post, "/v1/completions", dict(long, model="one"))
+            s.wait_for("requests_open", 1)
+            number = numbers(s)
+            assert change(s, "unload", lora_name="one") == "Success: LoRA adapter 'one' removed successfully."
+            status, _, told = s.ask("POST", "/v1/completions", dict(long, model="one"))
+            assert status == 404 and "'one'" in told and last.result()["choices"][0]["text"] == want[1]
+        assert numbers(s) == {k: v for k, v in number.items() if k != "one"}
+        assert load(s, "again", one) and numbers(s)["again"] == number["one"]  # a number that was free
+        assert text(s, lora=[{"id": number["two"], "scale": 1}]) == alone["two"]
+        assert load(s, "again", two, load_inplace=True) and text(s, model="again") == alone["two"]
+        assert sorted(names(s)) == ["again", "three", "two"] and text(s) == alone[""]
+
+
+@pytest.mark.skipif(bool(EMULATOR), reason="the server of the native build")
+def test_adapters_that_do_not_come(adapters, tmp_path):
+    one = adapters[0]
+    (tmp_path / "bad.gguf").write_bytes(one.read_bytes()[:5000])
+    with serving("-c", 512, "--allow-lora-loading", "--sleep-memory", "1G", *loras(f"one={one}")) as s:
+        want = [text(s), text(s, model="one")]
+        for body, status, word in (
+                (dict(lora_name="two", lora_path="/nowhere"), 404, "/nowhere"), (dict(lora_name="two"), 400, "lora_path"),
+                (dict(lora_path=str(one)), 400, "lora_name"), (dict(lora_name=3, lora_path=str(one)), 400, "lora_name"),
+                (dict(lora_name="one", lora_path=str(one)), 400, "load_inplace"),
+                (dict(lora_name="x" * 128, lora_path=str(one)), 400, "127 bytes"),
+                (dict(lora_name="two", lora_path=str(tmp_path / "bad.gguf")), 400, "bad.gguf"),
+                (dict(lora_name="two", lora_path=str(LORA / "llama-all")), 400, "another model"),
+                (dict(lora_name="one", lora_path=str(tmp_path), load_inplace=True), 400, "adapter_config.json")):
+            assert word in change(s, "load", status, **body)
+            assert [text(s), text(s, model="one")] == want and names(s) == ["one"]
+        assert "'two'" in change(s, "unload", 404, lora_name="two")
+        assert s.ask("POST", "/v1/load_lora_adapter", "[]")[0] == 400
+        assert s.post("/sleep", None) == {}  # what comes wakes the model
+        while not s.get("/is_sleeping")[1]["is_sleeping"]:
+            pass
+        assert load(s, "two", adapters[1]) and text(s, model="two") == lone(adapters[1])
+    with serving("-c", 512) as s:
+        for what in ("load", "unload"):
+            assert "--allow-lora-loading" in change(s, what, 403, lora_name="one", lora_path=str(one))
+
+
 def test_options_that_are_refused(adapters):
     one = adapters[0]
     for args, word in ((("run", *loras(f"{one}:1e9")), "scale"), (("run", *loras("=x")), "name"),

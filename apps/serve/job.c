@@ -225,17 +225,19 @@ static void prepare(void *arg) {
 
 static void on_model(void *user, model *m, const fault *f) {
     job *j = user;
+    const ask *a = &j->ask;
+    fault own = {0};
     j->m = m;
-    if (m == NULL) {
+    if (m != NULL && lora_of_request(j->s->models, m, a->model, a->has_lora ? &a->lora : NULL,
+                                     &j->lora, &own) != 0) {
+        f = &own;
+    }
+    if (m == NULL || f != NULL) {
         job_fail(j, f);
         loop_post(j->s->loop, &j->events_task); /* which frees it */
         return;
     }
     ask_take_model(&j->ask, j->s->o, m->gw);
-    j->lora = j->ask.lora;
-    if (!j->ask.has_lora) {
-        lora_usual(j->s->o, m, j->ask.model, &j->lora);
-    }
     models_keep(j->s->models, m, j->ask.keep_alive);
     j->busy = 1;
     j->work.run = prepare;

@@ -6,7 +6,6 @@
 
 #include "apps/serve/fill.h"
 #include "apps/serve/job_parts.h"
-#include "apps/serve/lora.h"
 #include "apps/serve/random.h"
 
 static int no_memory(job *j) { return fault_set(&j->f, 503, NULL, "out of memory"); }
@@ -435,9 +434,6 @@ int job_prepare(job *j) {
     if (j->m->batch == NULL) {
         return fault_set(&j->f, 501, "model", "%s makes vectors (/v1/embeddings), no text",
                          j->m->id);
-    }
-    if (lora_check_pick(j->m, &j->lora, &j->f) != 0) {
-        return -1;
     }
     if ((a->chat != NULL ? read_chat(j) : read_prompts(j)) != 0 || check_prompts(j) != 0 ||
         job_see(j) != 0 || read_bias_texts(j) != 0 || take_seed(j) != 0 || open_choices(j) != 0) {

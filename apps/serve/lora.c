@@ -34,13 +34,12 @@ int lora_read_list(const json_t *list, const char *field, gw_lora_pick *out, fau
 }
 
 int lora_check_pick(const model *m, const gw_lora_pick *pick, fault *f) {
-    int32_t n = (int32_t)gw_model_adapters(m->gw, NULL, 0);
     for (int32_t i = 0; i < pick->n; i++) {
-        if (pick->adapter[i] >= n) {
+        if (m->lora_at[pick->adapter[i]] < 0) {
             return fault_set(f, 400, "lora",
                              "lora: there is no adapter %d; GET /lora-adapters "
                              "lists the %d there are",
-                             (int)pick->adapter[i], (int)n);
+                             (int)pick->adapter[i], (int)gw_model_adapters(m->gw, NULL, 0));
         }
         for (int32_t k = 0; k < i; k++) {
             if (pick->adapter[k] == pick->adapter[i]) {
@@ -58,15 +57,35 @@ int lora_check_pick(const model *m, const gw_lora_pick *pick, fault *f) {
     return 0;
 }
 
-void lora_usual(const app_options *o, const model *m, const char *name, gw_lora_pick *out) {
+static void usual(const adapters *all, const model *m, const char *name, gw_lora_pick *out) {
+    const int32_t named = adapters_find(all, name);
     *out = (gw_lora_pick){0};
-    if (lora_named(o, name, out)) {
+    if (named >= 0) {
+        *out = (gw_lora_pick){.n = 1, .adapter = {named}, .scale = {all->at[named].scale}};
         return;
     }
     for (int32_t i = 0; i < GW_LORA_MOST && out->n < GW_LORA_AT_ONCE; i++) {
-        if (m->lora_scales[i] != 0.0f) {
+        if (m->lora_scales[i] != 0.0f && m->lora_at[i] >= 0) {
             out->adapter[out->n] = i;
             out->scale[out->n++] = m->lora_scales[i];
         }
     }
+}
+
+int lora_of_request(const models *all, const model *m, const char *name,
+                    const gw_lora_pick *chosen, gw_lora_pick *out, fault *f) {
+    gw_lora_pick pick;
+    if (chosen != NULL) {
+        pick = *chosen;
+    } else {
+        usual(models_adapters(all), m, name, &pick);
+    }
+    if (lora_check_pick(m, &pick, f) != 0) {
+        return -1;
+    }
+    for (int32_t i = 0; i < pick.n; i++) {
+        pick.adapter[i] = m->lora_at[pick.adapter[i]];
+    }
+    *out = pick;
+    return 0;
 }

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "apps/lora.h"
 #include "apps/pictures.h"
 #include "apps/serve/grammars.h"
 #include "apps/serve/listen.h"
@@ -87,6 +86,15 @@ void models_stop_engine(entry *e) {
         pthread_join(e->engine, NULL);
         e->has_engine = 0;
     }
+}
+
+int models_start_engine(entry *e) {
+    e->stop = e->woken = 0;
+    if (e->m.sights != NULL) {
+        sights_open(e->m.sights);
+    }
+    e->has_engine = pthread_create(&e->engine, NULL, engine, e) == 0;
+    return e->has_engine;
 }
 
 /* What is loaded of a model goes; nobody uses it. */
@@ -266,14 +274,6 @@ static gw_status open_seeing(entry *e, const app_options *o, gw_model_options *o
     return status;
 }
 
-static void take_scales(model *m) {
-    gw_lora_info info[GW_LORA_MOST];
-    size_t n = gw_model_adapters(m->gw, info, GW_LORA_MOST);
-    for (size_t i = 0; i < GW_LORA_MOST; i++) {
-        m->lora_scales[i] = i < n ? info[i].scale : 0.0f;
-    }
-}
-
 static gw_status open_model(entry *e, const app_options *o) {
     gw_model_options options;
     int64_t pool = (int64_t)o->cache_tokens;
@@ -287,12 +287,11 @@ static gw_status open_model(entry *e, const app_options *o) {
     options.progress = on_progress;
     options.progress_user = e;
     gw_status status = open_seeing(e, o, &options);
-    status = status == GW_OK ? lora_open(o, e->m.gw, 1) : status;
+    status = status == GW_OK ? models_give_adapters(e) : status;
     if (status != GW_OK) {
         return status;
     }
     gw_model_describe(e->m.gw, &e->m.info);
-    take_scales(&e->m);
     e->m.n_ctx = context_of(o, &e->m.info);
     return models_open_batch(e, o);
 }
@@ -322,8 +321,7 @@ static void *load(void *user) {
     entry *e = user;
     gw_status status = wake_or_load(e, e->all->s->o);
     if (status == GW_OK && e->m.batch != NULL) {
-        e->stop = e->woken = 0;
-        e->has_engine = pthread_create(&e->engine, NULL, engine, e) == 0;
+        models_start_engine(e);
     }
     e->is_loaded = e->has_engine || (status == GW_OK && e->m.encoder != NULL);
     if (!e->is_loaded) {
@@ -335,7 +333,7 @@ static void *load(void *user) {
     return NULL;
 }
 
-static void tell_waiting(entry *e, model *m) {
+void models_tell_waiting(entry *e, model *m) {
     while (e->waits != NULL) {
         model_wait *wait = e->waits;
         models_forget(wait);
@@ -400,15 +398,16 @@ static void on_loaded(void *user) {
     all->loading = NULL;
     e->used = app_seconds();
     if (e->is_loaded) {
+        models_take_adapters(e);
         say_ready(e);
         notify_manager("READY=1\nSTATUS=serving");
-        tell_waiting(e, &e->m);
+        models_tell_waiting(e, &e->m);
     } else {
         e->state = MODEL_FAILED;
         if (signals_caught() == 0) {
             app_error("%s", e->why.text);
         }
-        tell_waiting(e, NULL);
+        models_tell_waiting(e, NULL);
         e->lost = e->lost > 0 ? 2 : 0;
         if (all->n == 1 && !all->draining) {
             all->failed = 1;
@@ -485,6 +484,7 @@ void models_go_on(models *all) {
         }
         atomic_store(&e->progress, 0);
         e->why = (fault){0};
+        models_list_adapters(e);
         e->has_loader = pthread_create(&e->loader, NULL, load, e) == 0;
         if (e->has_loader) {
             e->state = MODEL_LOADING;
@@ -492,7 +492,7 @@ void models_go_on(models *all) {
         } else {
             fault_set(&e->why, 503, NULL, "no thread to load %s", e->m.id);
             e->state = MODEL_ABSENT;
-            tell_waiting(e, NULL);
+            models_tell_waiting(e, NULL);
         }
     }
 }
@@ -512,11 +512,10 @@ size_t models_find(const models *all, const char *name) {
             return i;
         }
     }
-    gw_lora_pick pick;
-    if (lora_named(all->s->o, name, &pick)) {
-        return 0; /* adapters are those of the only model */
+    if (adapters_lost(&all->adapters, name)) {
+        return all->n; /* its texts would be another's */
     }
-    return all->n == 1 ? 0 : all->n; /* programs that know no other name than their own */
+    return all->n == 1 ? 0 : all->n; /* adapters; programs that know no other name than their own */
 }
 
 static entry *find_entry(models *all, const char *name, fault *f) {
@@ -547,7 +546,7 @@ void models_acquire(models *all, const char *name, model_wait *wait) {
         wait->done(wait->user, NULL, &f);
         return;
     }
-    if (e->state == MODEL_READY) {
+    if (e->state == MODEL_READY && e->adapting == NULL) {
         e->users++;
         e->used = app_seconds();
         wait->done(wait->user, &e->m, NULL);
@@ -588,7 +587,9 @@ void models_release(models *all, model *m) {
     e->users--;
     e->used = app_seconds();
     if (e->users == 0) {
-        if (e->keep == 0 && e->state == MODEL_READY) {
+        if (e->adapting != NULL && e->state == MODEL_READY) {
+            models_adapt(e);
+        } else if (e->keep == 0 && e->state == MODEL_READY) {
             models_drop(e, "a client has no more use for it");
         } else if (e->state == MODEL_READY && e->tired && all->loading == NULL) {
             models_rest(e, "a client has said so");
@@ -659,11 +660,13 @@ int models_open(server *s, models **out) {
         return APP_FAILURE;
     }
     all->n = all->n_found;
-    if (lora_check(s->o) != 0) {
-        return APP_USAGE;
+    code = adapters_read(s->o, &all->adapters);
+    if (code != APP_OK) {
+        return code;
     }
-    if (all->n > 1 && s->o->lora.n > 0) {
-        app_error("--lora: adapters belong to one model, and %zu are served", all->n);
+    if (all->n > 1 && (s->o->lora.n > 0 || s->o->allow_lora_loading)) {
+        app_error("--lora, --allow-lora-loading: adapters belong to one model, and %zu are served",
+                  all->n);
         return APP_USAGE;
     }
     for (size_t i = 0; i < all->n; i++) {
@@ -676,6 +679,7 @@ int models_open(server *s, models **out) {
         e->loaded = (loop_task){.run = on_loaded, .arg = e};
         e->died = (loop_task){.run = on_died, .arg = e};
         e->dozed = (loop_task){.run = models_dozed, .arg = e};
+        e->changed = (loop_task){.run = models_changed, .arg = e};
         pthread_mutex_init(&e->lock, NULL);
         pthread_mutex_init(&e->encoding, NULL);
         pthread_cond_init(&e->wake, NULL);
@@ -720,7 +724,11 @@ void models_drain(models *all) {
         entry *e = &all->entries[i];
         if (e->waits != NULL) {
             fault_set(&e->why, 503, NULL, "the server is ending");
-            tell_waiting(e, NULL);
+            models_tell_waiting(e, NULL);
+        }
+        if (e->adapting != NULL && e->state == MODEL_READY) {
+            fault_set(&e->why, 503, NULL, "the server is ending");
+            models_drop_adapting(e, &e->why);
         }
     }
 }
@@ -732,6 +740,10 @@ void models_stop(models *all) {
         if (e->has_loader) {
             pthread_join(e->loader, NULL);
             e->has_loader = 0;
+        }
+        if (e->adapting != NULL) {
+            fault_set(&e->why, 503, NULL, "the server is ending");
+            models_drop_adapting(e, &e->why);
         }
         models_stop_engine(e);
         gw_batch_free(e->m.batch);
@@ -749,6 +761,7 @@ void models_free(models *all) {
         pthread_mutex_destroy(&all->entries[i].encoding);
         pthread_cond_destroy(&all->entries[i].wake);
     }
+    adapters_free(&all->adapters);
     found_free(all->found, all->n_found);
     free(all->entries);
     free(all);

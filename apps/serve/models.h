@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "apps/pictures.h"
+#include "apps/serve/adapters.h"
 #include "apps/serve/fault.h"
 #include "apps/serve/sights.h"
 #include "apps/serve/server.h"
@@ -44,7 +45,10 @@ typedef struct model {
     gw_batch *batch;     /* NULL: it makes vectors and scores, no text */
     gw_encoder *encoder; /* NULL: it makes text */
     gw_encoder_info encodes;
-    float lora_scales[GW_LORA_MOST]; /* of adapters in texts that choose none; the loop's */
+    /* By number (adapters.h); the loop's. In texts that choose none; and which of gw's adapters it
+     * is, -1: none. */
+    float lora_scales[GW_LORA_MOST];
+    int32_t lora_at[GW_LORA_MOST];
     int32_t n_ctx;
     int32_t anchor; /* a token of which the text is known: what another adds is its own text */
     size_t anchor_bytes;
@@ -85,6 +89,24 @@ int models_let_go(models *all, const char *name, fault *f);
 int models_sleep_all(models *all, fault *f);
 void models_wake_all(models *all);          /* as far as there is room */
 int models_all_sleep(const models *all);    /* does one sleep, and is none awake? */
+
+/* Adapters of the only model, while it is served. */
+const adapters *models_adapters(const models *all);
+/* One more, once those requests that are under way have ended with what they have; who comes
+ * meanwhile waits. done is called once, on the loop's thread: *f is NULL, or why there is none;
+ * name, path: malloc'd, taken over. */
+typedef struct adapter_wait {
+    char *name, *path;
+    int in_place; /* it may take the place of one with this name */
+    void (*done)(void *user, const fault *f);
+    void *user;
+    model_wait wait; /* models_lora.c's, as the rest */
+    models *all;
+} adapter_wait;
+void models_load_adapter(models *all, adapter_wait *wait);
+/* No request that comes from now on has it. Its memory goes when the next adapter comes. 0, or -1
+ * and *f. */
+int models_unload_adapter(models *all, const char *name, fault *f);
 
 /* Only what is loaded: NULL and *f where it is not. In use until models_release. One that sleeps
  * is as it was, but without batch and encoder. */

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/lora.h"
 #include "apps/serve/metrics.h"
 #include "apps/serve/models.h"
 #include "apps/serve/page.h"
@@ -139,13 +138,10 @@ static json_t *model_object(const server *s, size_t i) {
 }
 
 /* Adapters with a name of their own are models to requests. */
-static json_t *adapter_object(const server *s, size_t i) {
-    char name[GW_LORA_NAME];
-    return lora_name(s->o, i, name, sizeof name)
-               ? json_pack("{s:s, s:s, s:I, s:s, s:s}", "id", name, "object", "model", "created",
-                           (json_int_t)s->started_at, "owned_by", "godwit", "parent",
-                           models_id(s->models, 0))
-               : NULL;
+static json_t *adapter_object(const server *s, const adapter *a) {
+    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:s}", "id", a->name, "object", "model", "created",
+                     (json_int_t)s->started_at, "owned_by", "godwit", "root", a->path, "parent",
+                     models_id(s->models, 0));
 }
 
 static void answer_models(conn *c, const char *rest) {
@@ -162,10 +158,10 @@ static void answer_models(conn *c, const char *rest) {
                                         "slug", id, "capabilities", "completion", "tools",
                                         m != NULL && m->sights != NULL ? "multimodal" : NULL));
     }
-    for (size_t i = 0; i < s->o->lora.n; i++) {
-        json_t *one = adapter_object(s, i);
-        if (one != NULL) {
-            json_array_append_new(data, one);
+    const adapters *lora = models_adapters(s->models);
+    for (int32_t i = 0; i < lora->n; i++) {
+        if (lora->at[i].name != NULL && !lora->at[i].gone) {
+            json_array_append_new(data, adapter_object(s, &lora->at[i]));
         }
     }
     reply_json(c, 200,
@@ -180,12 +176,11 @@ static void answer_model(conn *c, const char *rest) {
             return;
         }
     }
-    for (size_t i = 0; i < s->o->lora.n; i++) {
-        char name[GW_LORA_NAME];
-        if (lora_name(s->o, i, name, sizeof name) && strcmp(name, rest) == 0) {
-            reply_json(c, 200, adapter_object(s, i));
-            return;
-        }
+    const adapters *lora = models_adapters(s->models);
+    int32_t named = adapters_find(lora, rest);
+    if (named >= 0) {
+        reply_json(c, 200, adapter_object(s, &lora->at[named]));
+        return;
     }
     fault f;
     fault_set(&f, 404, "model", "there is no model '%.100s' here: GET /v1/models lists them", rest);

@@ -271,3 +271,9 @@ void sights_close(sights *s) {
     pthread_cond_broadcast(&s->served);
     pthread_mutex_unlock(&s->lock);
 }
+
+void sights_open(sights *s) {
+    pthread_mutex_lock(&s->lock);
+    s->closed = 0;
+    pthread_mutex_unlock(&s->lock);
+}

@@ -33,7 +33,8 @@ void look_free(look *l);             /* accepts NULL */
 /* On the engine's thread: encodes one that waits; how many wait still. between: that of
  * gw_model_see_between, so that texts do not wait for a whole picture. */
 size_t sights_serve(sights *s, gw_model *gw, gw_between_fn between, void *user);
-/* ... which ends: those that wait fail, and all that come. */
+/* ... which ends: those that wait fail, and all that come, until it begins again. */
 void sights_close(sights *s);
+void sights_open(sights *s);
 
 #endif

@@ -113,10 +113,6 @@ static gw_status check_model(const gw_model *m, size_t n, int32_t at_once) {
     if (m->weights == NULL) {
         return gw_fail(GW_E_UNSUPPORTED, m->name, "only the vocabulary of this model is open");
     }
-    if (m->adapters != NULL || n == 0) {
-        return gw_fail(GW_E_ARGUMENT, "lora",
-                       n == 0 ? "no adapter is given" : "the model has its adapters already");
-    }
     if (n > GW_LORA_MOST || at_once > GW_LORA_AT_ONCE || at_once < 0) {
         return gw_fail(GW_E_LIMIT, "lora", "%zu adapters, %d at once; at most %d and %d", n,
                        at_once, (int)GW_LORA_MOST, (int)GW_LORA_AT_ONCE);
@@ -170,6 +166,11 @@ static gw_status open_all(gw_model *m, gw_adapters *a, const gw_lora_file *files
 gw_status gw_model_adapt(gw_model *m, const gw_lora_file *files, size_t n, int32_t at_once) {
     gw_lora *list[GW_LORA_MOST] = {NULL};
     GW_TRY(check_model(m, n, at_once));
+    if (n == 0) {
+        gw_adapters_free(m->adapters);
+        m->adapters = NULL;
+        return GW_OK;
+    }
     gw_adapters *a = calloc(1, sizeof *a);
     gw_status status = GW_E_NOMEM;
     if (a != NULL) {
@@ -189,6 +190,7 @@ gw_status gw_model_adapt(gw_model *m, const gw_lora_file *files, size_t n, int32
         gw_adapters_free(a);
         return status;
     }
+    gw_adapters_free(m->adapters);
     m->adapters = a;
     return GW_OK;
 }
