@@ -20,9 +20,11 @@ typedef struct gw_eyes {
     int32_t most_patches; /* of a tile                                           */
     int32_t width;        /* of a row: of the decoder                            */
     int32_t layers, d_model;
+    uint64_t weight_bytes; /* of the tower */
 } gw_eyes;
 
-/* 0: it has no eyes, or they are shut. */
+/* 0: it has no eyes, or they are shut. Those of a model that sleeps (godwit_sleep.h) see nothing:
+ * GW_E_ARGUMENT. */
 int gw_model_eyes(const gw_model *model, gw_eyes *out);
 /* One more holder of the sight, until gw_sight_free. GW_E_METADATA: the processor makes others
  * than the tower reads; GW_E_LIMIT: too many. */

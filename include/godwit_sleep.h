@@ -16,12 +16,12 @@ typedef struct gw_sleep_info {
     double wake_seconds;  /* of the last gw_model_wake                                      */
 } gw_sleep_info;
 
-/* The model's weights and activations give back the memory of its devices; the weights stay in main
- * memory as the devices have them, pinned where the driver gives such memory. Tokenizer,
- * description and chat go on working. No session, batch, encoder or beam search of the model may
- * exist; new ones are refused until gw_model_wake. Of a model that sleeps: nothing is done. An
- * error leaves it awake, unless gw_model_wake after it fails.
- *   GW_E_UNSUPPORTED  it was opened with eyes, or without its weights
+/* The weights and activations of the model, and of its eyes, give back the memory of their devices;
+ * the weights stay in main memory as the devices have them, pinned where the driver gives such
+ * memory. Tokenizer, description and chat go on working. No session, batch, encoder or beam search
+ * of the model may exist; new ones are refused until gw_model_wake. Of a model that sleeps: nothing
+ * is done. An error leaves it awake, unless gw_model_wake after it fails.
+ *   GW_E_UNSUPPORTED  it was opened without its weights
  *   GW_E_NOMEM        main memory does not have room for them; GW_E_DEVICE */
 gw_status gw_model_sleep(gw_model *model);
 

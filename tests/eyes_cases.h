@@ -9,6 +9,7 @@
 
 #include "core/image/patches.h"
 #include "include/godwit_see.h"
+#include "include/godwit_sleep.h"
 
 enum { PLACEHOLDER = 60 }; /* of all examples: tools/eyes_goldens.py */
 
@@ -121,6 +122,36 @@ static float *bits_on(const char *folder, const char *device, int exact, const c
     gw_session_free(s);
     close_example(&x);
     return out;
+}
+
+/* A tower sleeps with its decoder, and makes the same rows when it is awake. moves: its weights
+ * leave the device. */
+static inline void eyes_asleep(const char *device, int moves) {
+    example x;
+    gw_sleep_info info;
+    gw_eyes eyes;
+    gw_model_info model;
+    open_example(&x, "tests/data/goldens-eyes/qwen3vl", NULL, device, 1);
+    assert_true(gw_model_eyes(x.model, &eyes) && eyes.weight_bytes > 0);
+    gw_model_describe(x.model, &model);
+    const size_t bytes =
+        (size_t)gw_sight_rows(x.sight) * (size_t)eyes.width * sizeof(float);
+    for (int round = 1; round < 3; round++) {
+        gw_sight *again = NULL;
+        must(gw_model_sleep(x.model));
+        gw_model_sleep_info(x.model, &info);
+        assert_true(info.asleep && (info.kept > model.weight_bytes) == moves);
+        assert_int_equal(gw_model_see(x.model, &x.patches, &again), GW_E_ARGUMENT);
+        assert_null(again);
+        must(gw_model_wake(x.model));
+        x.patches.digest[0] = (uint8_t)round; /* as another picture, or nothing is computed */
+        must(gw_model_see(x.model, &x.patches, &again));
+        assert_ptr_not_equal(again, x.sight);
+        assert_memory_equal(gw_sight_row(again, 0), gw_sight_row(x.sight, 0), bytes);
+        gw_sight_free(again);
+    }
+    must(gw_model_sleep(x.model));
+    close_example(&x); /* asleep */
 }
 
 /* Towers and decoders on a device have the bits of the CPU. */

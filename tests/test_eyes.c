@@ -123,6 +123,11 @@ static void smolvlm(void **state) {
     check_family("smolvlm", 8);
 }
 
+static void asleep(void **state) {
+    (void)state;
+    eyes_asleep("cpu", 0);
+}
+
 /* Files of early 2025 have the names of up and down exchanged. */
 static void exchanged_names(void **state) {
     (void)state;
@@ -469,6 +474,7 @@ int main(void) {
         cmocka_unit_test(picture_across_pages),
         cmocka_unit_test(within_a_picture),
         cmocka_unit_test(between_parts),
+        cmocka_unit_test(asleep),
         cmocka_unit_test(other_towers),
         cmocka_unit_test(decoders),
     };

@@ -13,8 +13,14 @@ static void halves(void **state) {
     eyes_in_halves("hip");
 }
 
+static void asleep(void **state) {
+    (void)state;
+    eyes_asleep("hip", 1);
+}
+
 static int run(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(towers), cmocka_unit_test(halves)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(towers), cmocka_unit_test(halves),
+                                       cmocka_unit_test(asleep)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

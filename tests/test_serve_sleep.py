@@ -6,6 +6,7 @@ import time
 import pytest
 
 from program import DATA
+from seeing import data_uri, seeing_model
 from serving import serving
 
 PAIR = [DATA / "tales-2m-q4_0.gguf", DATA / "tales-2m-q4_k_m.gguf"]
@@ -103,3 +104,24 @@ def test_main_memory_is_bounded():
             assert text_of(s.post("/v1/completions", ask(PAIR[i % 2], i)))
         assert {state(s, m) for m in PAIR} == {"loaded", "unloaded"}
         assert of(s, "model_sleeps_total", PAIR[0]) == 0
+
+
+def test_models_that_see(tmp_path):
+    """The tower sleeps with its model: pictures before, while it goes to sleep, and after."""
+    path = seeing_model(tmp_path / "model")
+
+    def seen(s, name):
+        parts = [{"type": "image_url", "image_url": {"url": data_uri(name)}}, {"type": "text", "text": "w5 w6"}]
+        return s.post("/v1/chat/completions", {"messages": [{"role": "user", "content": parts}], "max_tokens": 8,
+                                               "temperature": 0})["choices"][0]["message"]["content"]
+
+    with serving("-c", 512, "--sleep-memory", "1G", "--ignore-eos", model=path) as s:
+        want = seen(s, "rgb.png")
+        for name in ("rgb.png", "grey.png"):  # kept, and new
+            assert s.post("/sleep", None) == {}
+            wait_until(lambda: s.get("/is_sleeping")[1]["is_sleeping"])
+            assert (seen(s, name) == want) == (name == "rgb.png")
+        other = seen(s, "grey.png")
+        assert of(s, "model_wakes_total", path) == 2 and not any("is unloaded" in line for line in s.lines)
+    with serving("-c", 512, "--ignore-eos", model=path) as s:
+        assert [seen(s, "grey.png"), seen(s, "rgb.png")] == [other, want]

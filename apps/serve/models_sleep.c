@@ -13,7 +13,9 @@ static uint64_t need_of(const entry *e) {
     if (e->m.draft != NULL) {
         gw_model_describe(e->m.draft, &draft);
     }
-    return e->m.info.weight_bytes + draft.weight_bytes;
+    gw_eyes eyes = {0};
+    gw_model_eyes(e->m.gw, &eyes);
+    return e->m.info.weight_bytes + draft.weight_bytes + eyes.weight_bytes;
 }
 
 static entry *longest_asleep(models *all) {
@@ -30,7 +32,7 @@ static entry *longest_asleep(models *all) {
 /* 0: it cannot sleep. Others that sleep may be unloaded for it. */
 static int may_sleep(entry *e) {
     uint64_t budget = budget_of(e->all->s->o), need = need_of(e);
-    if (need > budget || e->m.sights != NULL) {
+    if (need > budget) {
         return 0;
     }
     while (models_kept(e->all) - e->kept > budget - need) {

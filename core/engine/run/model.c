@@ -311,32 +311,29 @@ int gw_model_eyes(const gw_model *model, gw_eyes *out) {
     return 1;
 }
 
+/* Can its eyes be used? */
+static gw_status check_eyes(const gw_model *model) {
+    return model->tower == NULL ? gw_fail(GW_E_UNSUPPORTED, model->name, "was opened without eyes")
+                                : gw_model_awake(model);
+}
+
 gw_status gw_model_see(gw_model *model, const gw_patches *patches, gw_sight **out) {
-    if (model->tower == NULL) {
-        return gw_fail(GW_E_UNSUPPORTED, model->name, "was opened without eyes");
-    }
-    return gw_tower_see(model->tower, patches, NULL, NULL, out);
+    return gw_model_see_between(model, patches, NULL, NULL, out);
 }
 
 gw_status gw_model_see_between(gw_model *model, const gw_patches *patches, gw_between_fn between,
                                void *user, gw_sight **out) {
-    if (model->tower == NULL) {
-        return gw_fail(GW_E_UNSUPPORTED, model->name, "was opened without eyes");
-    }
+    GW_TRY(check_eyes(model));
     return gw_tower_see(model->tower, patches, between, user, out);
 }
 
 gw_status gw_model_time_eyes(gw_model *model, const gw_patches *patches, gw_eyes_time *out) {
-    if (model->tower == NULL) {
-        return gw_fail(GW_E_UNSUPPORTED, model->name, "was opened without eyes");
-    }
+    GW_TRY(check_eyes(model));
     return gw_tower_time(model->tower, patches, out);
 }
 
 gw_status gw_model_measure_eyes_roof(const gw_model *model, gw_roof *out) {
-    if (model->tower == NULL) {
-        return gw_fail(GW_E_UNSUPPORTED, model->name, "was opened without eyes");
-    }
+    GW_TRY(check_eyes(model));
     return gw_tower_roof(model->tower, out);
 }
 

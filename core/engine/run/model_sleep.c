@@ -3,7 +3,15 @@
 #include "include/godwit_sleep.h"
 
 #include "core/base/clock.h"
-#include "core/engine/run/model_state.h"
+#include "core/engine/run/tower.h"
+
+/* A model, and that of its tower. */
+enum { PARTS = 2 };
+static int parts_of(gw_model *m, gw_model *part[PARTS]) {
+    part[0] = m;
+    part[1] = m->tower != NULL ? gw_tower_model(m->tower) : NULL;
+    return part[1] != NULL ? 2 : 1;
+}
 
 /* Activations are nobody's while there is no plan. */
 static gw_status drop_arenas(gw_model *m) {
@@ -12,6 +20,14 @@ static gw_status drop_arenas(gw_model *m) {
     gw_arena_set_free(m->arenas);
     m->arenas = fresh;
     return GW_OK;
+}
+
+static gw_status rest(gw_model *m, uint64_t *kept) {
+    uint64_t own = 0;
+    GW_TRY(drop_arenas(m));
+    gw_status status = gw_weights_sleep(m->weights, &own);
+    *kept += own;
+    return status;
 }
 
 static gw_status wait_for_all(const gw_model *m) {
@@ -28,16 +44,23 @@ gw_status gw_model_awake(const gw_model *m) {
 
 gw_status gw_model_sleep(gw_model *m) {
     double begin = gw_seconds_now();
-    if (m->weights == NULL || m->tower != NULL) {
-        return gw_fail(GW_E_UNSUPPORTED, m->name, "%s, so it cannot sleep",
-                       m->tower != NULL ? "takes pictures" : "was opened without its weights");
+    if (m->weights == NULL) {
+        return gw_fail(GW_E_UNSUPPORTED, m->name,
+                       "was opened without its weights, so it cannot sleep");
     }
     if (m->sleep.asleep) {
         return GW_OK;
     }
     uint64_t kept = 0;
-    GW_TRY(drop_arenas(m));
-    gw_status status = gw_weights_sleep(m->weights, &kept);
+    gw_model *part[PARTS];
+    const int n = parts_of(m, part);
+    gw_status status = GW_OK;
+    if (n > 1) {
+        gw_tower_rest(m->tower);
+    }
+    for (int i = 0; i < n && status == GW_OK; i++) {
+        status = rest(part[i], &kept);
+    }
     m->sleep.asleep = 1;
     if (status != GW_OK) {
         gw_status back = gw_model_wake(m); /* says something only where that fails */
@@ -53,8 +76,13 @@ gw_status gw_model_wake(gw_model *m) {
     if (!m->sleep.asleep) {
         return GW_OK;
     }
-    gw_status status = gw_weights_wake(m->weights);
-    status = status == GW_OK ? wait_for_all(m) : status;
+    gw_model *part[PARTS];
+    const int n = parts_of(m, part);
+    gw_status status = GW_OK;
+    for (int i = 0; i < n && status == GW_OK; i++) {
+        status = gw_weights_wake(part[i]->weights);
+        status = status == GW_OK ? wait_for_all(part[i]) : status;
+    }
     if (status != GW_OK) {
         return status;
     }

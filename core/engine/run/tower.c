@@ -170,13 +170,19 @@ gw_status gw_tower_open(const gw_model_options *options, const gw_backend *const
     return status;
 }
 
+void gw_tower_rest(gw_tower *t) {
+    for (int i = 0; i < GW_TOWER_SIZES; i++) {
+        gw_tower_pass_free(t, &t->pass[i]);
+    }
+}
+
+gw_model *gw_tower_model(gw_tower *t) { return t->model; }
+
 void gw_tower_free(gw_tower *t) {
     if (t == NULL) {
         return;
     }
-    for (int i = 0; i < GW_TOWER_SIZES; i++) {
-        gw_tower_pass_free(t, &t->pass[i]);
-    }
+    gw_tower_rest(t);
     for (int i = 0; i < GW_TOWER_KEPT; i++) {
         gw_sight_free(t->kept[i]);
     }
@@ -233,13 +239,17 @@ gw_status gw_tower_check(gw_tower *t, const gw_model *decoder) {
 int gw_tower_deep(const gw_tower *t) { return t->n_deep; }
 
 void gw_tower_describe(const gw_tower *t, gw_eyes *out) {
+    gw_model_info info;
+    uint64_t bytes[GW_FMT_COUNT];
+    gw_describe_files(t->model->checkpoint, &info, bytes);
     *out = (gw_eyes){.token = t->eye_token,
                      .patch = t->patch,
                      .merge = t->merge,
                      .most_patches = GW_ROWS_MAX,
                      .width = t->d_out,
                      .layers = t->model->hp.n_layers,
-                     .d_model = t->model->hp.d_model};
+                     .d_model = t->model->hp.d_model,
+                     .weight_bytes = info.weight_bytes};
 }
 
 /* ---- sights --------------------------------------------------------------------------------- */

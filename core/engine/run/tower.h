@@ -38,6 +38,9 @@ typedef struct gw_tower gw_tower;
 gw_status gw_tower_open(const gw_model_options *options, const gw_backend *const *backends,
                         gw_tower **out);
 void gw_tower_free(gw_tower *tower);
+/* The plans and their memory go until the next picture; its model, whose weights may then sleep. */
+void gw_tower_rest(gw_tower *tower);
+gw_model *gw_tower_model(gw_tower *tower);
 /* Does it fit the decoder? GW_E_METADATA. Then the placeholder is known. */
 gw_status gw_tower_check(gw_tower *tower, const gw_model *decoder);
 /* How many layers of the decoder get rows of their own. */
