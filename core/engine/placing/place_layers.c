@@ -437,6 +437,21 @@ static uint64_t fetch_room(const gw_place *place, const gw_place_sizes *sizes,
     return sum + caches;
 }
 
+/* Room for what prompts read of a cache in 4 or 5 bits: one layer's pages in q8_0, its queries and
+ * results (backends: cells.c). */
+static uint64_t unpacked_room(const gw_place_sizes *s) {
+    const gw_kv_size size = {1, s->n_ctx, 0, s->chunk};
+    uint64_t most = 0;
+    for (int l = 0; gw_cache_bits(s->kv_fmt) > 0 && l < s->hp->n_layers; l++) {
+        const gw_layer *y = &s->hp->layer[l];
+        uint64_t rows = (uint64_t)s->chunk * (uint64_t)y->n_heads *
+                        (uint64_t)(y->d_head + y->v_head) * sizeof(float);
+        uint64_t room = gw_kv_layer_bytes(y, GW_FMT_Q8_0, size) + rows;
+        most = y->has_cache && room > most ? room : most;
+    }
+    return most;
+}
+
 int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_where *where,
                   gw_place_use *use, int *tight) {
     const gw_blueprint *bp = gw_weights_blueprint(sizes->weights);
@@ -453,6 +468,7 @@ int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_w
         use[d].weights += sizes->vectors; /* on every device */
         use[d].scratch = bound_scratch(sizes, use[d].head);
         use[d].scratch += d > 0 && d == fetches ? fetch_room(place, sizes, where) : 0;
+        use[d].scratch += d > 0 ? unpacked_room(sizes) : 0;
         uint64_t need = use[d].weights + use[d].kv + use[d].scratch;
         if (use[d].layers == 0 && !use[d].head && d > 0) {
             use[d].scratch = sizes->kv_table; /* open, but idle */
