@@ -73,6 +73,16 @@ def test_prompts_of_layers_in_main_memory(device, model, layers):
         assert scratch["on"] > scratch["off"] + 100000
 
 
+def test_room_for_caches_in_few_bits(device):
+    """Of prompts one layer's pages in q8_0, wherever the layer's cache is smaller."""
+    use = {kv: next(d for d in json.loads(run("plan", "-m", MODEL, "--device", device, "-c", 16384, "--kv-type", kv, "-o",
+                                              "json").stdout)["rows"][-1]["devices"] if d["device"] == device)
+           for kv in ("q8_0", "q4_0")}
+    assert use["q4_0"]["kv_bytes"] < 0.6 * use["q8_0"]["kv_bytes"]
+    more = use["q4_0"]["scratch_bytes"] - use["q8_0"]["scratch_bytes"]
+    assert 1 <= more / (use["q8_0"]["kv_bytes"] / n_layers(MODEL)) < 1.5
+
+
 @pytest.mark.parametrize("devices,split", [("opencl:0,cpu", "1,1"), ("cpu,opencl:0", "2,3"), ("opencl,cpu", "9,1")])
 def test_several_devices(device, devices, split):
     want = logits_hash(MODEL, IDS)
