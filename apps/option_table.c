@@ -469,10 +469,11 @@ const app_option app_option_table[] = {
      "a JPEG, PNG or WebP: in front of the prompt, which becomes a user's message where the model "
      "has a chat template ('run'), in front of the first message ('chat'), or for the next "
      "{\"type\": \"image\"} of the request ('template'); may be given several times"},
-    {"-mm --mmproj", KIND_TEXT, CMD_RUN | CMD_CHAT | CMD_SERVE | CMD_TEMPLATE | CMD_BENCH,
-     AT(mmproj), 0, 0, "FILE", NULL,
+    {"-mm --mmproj", KIND_TEXT,
+     CMD_RUN | CMD_CHAT | CMD_SERVE | CMD_TEMPLATE | CMD_BENCH | CMD_PLAN, AT(mmproj), 0, 0, "FILE",
+     NULL,
      "the vision tower of a GGUF model, a file of its own; default: the one next to it"},
-    {"--no-mmproj", KIND_FLAG, CMD_CHAT | CMD_SERVE, AT(no_mmproj), 0, 0, NULL, NULL,
+    {"--no-mmproj", KIND_FLAG, CMD_CHAT | CMD_SERVE | CMD_PLAN, AT(no_mmproj), 0, 0, NULL, NULL,
      "the vision tower is not loaded: text alone"},
     {"--allow-image-urls", KIND_FLAG, CMD_SERVE, AT(allow_image_urls), 0, 0, NULL, NULL,
      "requests may name pictures by an address with http or https, which the server fetches; never "

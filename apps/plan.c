@@ -10,6 +10,7 @@
 #include "apps/output.h"
 #include "apps/roof.h"
 #include "apps/signals.h"
+#include "include/godwit_image.h"
 
 /* ---- markdown -------------------------------------------------------------------------------- */
 
@@ -108,6 +109,23 @@ static void print_table(const gw_forecast *f) {
     }
 }
 
+/* What is taken for pictures before layers are placed. */
+static void print_eyes(const gw_eyes_need *eyes) {
+    char weights[32], scratch[32];
+    if (eyes->device[0] == '\0') {
+        return;
+    }
+    out_print("Pictures: the vision tower is on %s, %s of weights", eyes->device,
+              app_bytes(eyes->weights, weights));
+    if (eyes->patches > 0) {
+        out_print(", and a picture of the most patches, %d, takes %s", (int)eyes->patches,
+                  app_bytes(eyes->scratch, scratch));
+    }
+    out_text(strcmp(eyes->device, "cpu") == 0
+                 ? ".\n"
+                 : ".\nBoth are taken before layers are placed; --no-mmproj is for text alone.\n");
+}
+
 /* What --draft mtp would load with the model. */
 static void print_predictor(const char *path) {
     gw_inspection *v = NULL;
@@ -155,7 +173,16 @@ static json_t *row_json(const gw_forecast *f, const gw_forecast_row *r) {
                      r->token_rate, "devices", devices);
 }
 
-static int print_json(const gw_forecast *f) {
+static json_t *eyes_json(const gw_eyes_need *eyes) {
+    if (eyes->device[0] == '\0') {
+        return json_null();
+    }
+    return json_pack("{ss ss si sI sI}", "device", eyes->device, "format", eyes->format, "patches",
+                     (int)eyes->patches, "weight_bytes", (json_int_t)eyes->weights, "scratch_bytes",
+                     (json_int_t)eyes->scratch);
+}
+
+static int print_json(const gw_forecast *f, const gw_eyes_need *eyes) {
     json_t *devices = json_array(), *rows = json_array();
     for (size_t d = 0; d < f->n_devices; d++) {
         json_array_append_new(
@@ -167,9 +194,10 @@ static int print_json(const gw_forecast *f) {
     for (size_t i = 0; i < f->n_rows; i++) {
         json_array_append_new(rows, row_json(f, &f->rows[i]));
     }
-    json_t *all = json_pack("{ss si si si si so so}", "model", f->name, "layers", (int)f->n_layers,
-                            "context", (int)f->n_ctx, "prompt", (int)f->chunk, "chosen",
-                            (int)f->chosen, "devices", devices, "rows", rows);
+    json_t *all =
+        json_pack("{ss si si si si so so so}", "model", f->name, "layers", (int)f->n_layers,
+                  "context", (int)f->n_ctx, "prompt", (int)f->chunk, "chosen", (int)f->chosen,
+                  "devices", devices, "rows", rows, "pictures", eyes_json(eyes));
     char *text = all != NULL ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(all);
     if (text == NULL) {
@@ -183,8 +211,30 @@ static int print_json(const gw_forecast *f) {
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
+/* With the vision tower where there is one that can be computed, as chat and serve open it: else of
+ * text alone. */
+static gw_status look_ahead(const app_options *o, gw_model_options *options, gw_forecast **f,
+                            gw_eyes_need *eyes) {
+    gw_images *images = NULL;
+    gw_status status =
+        o->no_mmproj ? GW_E_UNSUPPORTED : gw_images_open(options->path, o->mmproj, &images);
+    gw_images_free(images);
+    if (status == GW_OK) {
+        options->images = 1;
+        options->mmproj = o->mmproj;
+        status = gw_eyes_forecast(options, eyes);
+    }
+    if (status != GW_OK && o->mmproj != NULL && !o->no_mmproj) {
+        return status;
+    }
+    options->images = status == GW_OK;
+    options->mmproj = status == GW_OK ? o->mmproj : NULL;
+    return gw_forecast_new(options, f);
+}
+
 static int run_plan(const app_options *o) {
     gw_forecast *f = NULL;
+    gw_eyes_need eyes = {.device = ""};
     gw_model_options options;
     const app_need need = {.n_ctx = o->n_ctx < 0 ? -4096 : o->n_ctx, .batch = o->batch};
     int code = app_model_options(o, o->model, o->threads, &need, &options);
@@ -194,7 +244,7 @@ static int run_plan(const app_options *o) {
     if (options.offload_layers == NULL && (o->device == NULL || strcmp(o->device, "cpu") != 0)) {
         options.offload_layers = "auto";
     }
-    gw_status status = gw_forecast_new(&options, &f);
+    gw_status status = look_ahead(o, &options, &f, &eyes);
     if (status != GW_OK) {
         return app_fail(status);
     }
@@ -204,11 +254,12 @@ static int run_plan(const app_options *o) {
     if (strcmp(o->format, "csv") == 0) {
         print_csv(f);
     } else if (strcmp(o->format, "json") == 0) {
-        code = print_json(f);
+        code = print_json(f, &eyes);
     } else {
         print_devices(f, o->threads);
         print_table(f);
         print_token_bytes(f, o->kv_type);
+        print_eyes(&eyes);
         print_predictor(o->model);
     }
     gw_forecast_free(f);

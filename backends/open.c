@@ -19,6 +19,12 @@ gw_status gw_forecast_new_sized(const gw_model_options *options, size_t size, gw
     return gw_engine_forecast(&own, gw_backends, out);
 }
 
+gw_status gw_eyes_forecast_sized(const gw_model_options *options, size_t size, gw_eyes_need *out) {
+    gw_model_options own = {.path = NULL};
+    GW_TRY(gw_options_take(&own, sizeof own, options, size, "plan"));
+    return gw_engine_eyes_forecast(&own, gw_backends, out);
+}
+
 size_t gw_devices(gw_device_info *rows, size_t capacity) {
     size_t n = 0;
     for (size_t i = 0; gw_backends[i] != NULL; i++) {

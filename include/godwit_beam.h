@@ -56,6 +56,9 @@ typedef struct gw_beam_input {
     const int32_t *source, *prompt;
     size_t n_source, n_prompt, n_forced;
     int32_t max_tokens; /* behind the prompt; less than 0: as many as fit */
+    /* Pictures of the prompt (godwit_see.h), by rising `at`, held by the caller meanwhile. */
+    const struct gw_seen_rows *seen;
+    size_t n_seen;
 } gw_beam_input;
 
 typedef struct gw_beam_text {

@@ -32,8 +32,7 @@ gw_status gw_session_prefill_logits(gw_session *s, const int32_t *tokens, size_t
  * with the same bits: a fork of its text, with its adapters (godwit_lora.h). Both are of one model
  * and kv_type; the context of `to` holds the tokens. Like a loaded session it has no logits until
  * its next pass: those of `from` are still there. GW_E_ARGUMENT, _TYPE, _CONTEXT, and
- * GW_E_UNSUPPORTED for pictures and source texts: `to` is unchanged; any other error leaves it
- * empty. */
+ * GW_E_UNSUPPORTED for source texts: `to` is unchanged; any other error leaves it empty. */
 gw_status gw_session_copy(gw_session *to, gw_session *from);
 
 /* Waits until gw_batch_step has something to do, or for so many seconds (below 0: without limit);

@@ -25,6 +25,8 @@ typedef struct gw_patches gw_patches;
  * or in a way that is not known here. */
 gw_status gw_images_open(const char *path, const char *mmproj, gw_images **out);
 void gw_images_free(gw_images *images);
+/* No tile of a picture has more patches, of pictures up to 200 times as long as wide. */
+int64_t gw_images_most_patches(const gw_images *images);
 
 /* A picture's file [bytes]; where: how messages name it. GW_E_MAGIC, GW_E_TRUNCATED, GW_E_SYNTAX,
  * GW_E_UNSUPPORTED: what is wrong with the file; GW_E_LIMIT: more than 134 million pixels, or a

@@ -38,6 +38,23 @@ gw_status gw_model_see_between(gw_model *model, const gw_patches *patches, gw_be
                                void *user, gw_sight **out);
 void gw_sight_free(gw_sight *sight);
 
+/* What a vision tower would take where gw_model_open puts it, before the layers are placed in what
+ * is left; no weights are loaded. options: as for opening, with images. GW_E_UNSUPPORTED: the model
+ * has no tower. */
+typedef struct gw_eyes_need {
+    char device[32];  /* id of the device of its head                                       */
+    char format[32];  /* of its weights, as in gw_model_info                                */
+    int32_t patches;  /* of the largest tile that the model's processor makes, at most
+                         most_patches; 0: its settings are not known, and memory for pictures
+                         is taken as they come                                              */
+    uint64_t weights; /* bytes                                                              */
+    uint64_t scratch; /* activations, keys and values of one layer, tables; an upper bound  */
+} gw_eyes_need;
+gw_status gw_eyes_forecast_sized(const gw_model_options *options, size_t size, gw_eyes_need *out);
+static inline gw_status gw_eyes_forecast(const gw_model_options *options, gw_eyes_need *out) {
+    return gw_eyes_forecast_sized(options, sizeof *options, out);
+}
+
 /* What one run of the tower over the patches takes, whatever sights are kept. */
 typedef struct gw_eyes_time {
     double seconds, gops; /* gops: 1e9 operations of its linear layers */
@@ -69,6 +86,12 @@ gw_status gw_see_places(const gw_model *model, const int32_t *tokens, size_t n,
  * sights as long as they are in its timeline. */
 gw_status gw_session_prefill_seen(gw_session *s, const int32_t *tokens, size_t n,
                                   const gw_seen_rows *seen, size_t n_seen);
+/* A session with pictures is saved with the rows that it holds, and loaded where a vision tower
+ * with the same weights is open (else GW_E_METADATA, GW_E_UNSUPPORTED).
+ *
+ * Of the session's first n tokens, which a prompt with seen [n_seen] begins with as well: how many
+ * stand with the same pictures. A picture counts as a whole, or not at all. */
+size_t gw_session_same_seen(const gw_session *s, const gw_seen_rows *seen, size_t n_seen, size_t n);
 
 #ifdef __cplusplus
 }

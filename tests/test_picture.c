@@ -136,6 +136,31 @@ static void check_patches(const gw_processor *p, const char *line) {
     gw_picture_free(&picture);
 }
 
+/* No tile has more patches than is foretold, and some has nearly as many. */
+static void check_most(const gw_processor *p) {
+    static const int32_t sides[] = {1,    2,    13,   60,   128,  250,  337,  511,   768,  1000,
+                                    1023, 1500, 2047, 3000, 4096, 6000, 9000, 12000, 20000};
+    enum { SIDES = sizeof sides / sizeof sides[0] };
+    const int64_t most = gw_patches_most(p);
+    int64_t found = 0;
+    for (int i = 0; i < SIDES * SIDES; i++) {
+        gw_patches plan = {0};
+        const int32_t w = sides[i / SIDES], h = sides[i % SIDES];
+        if (w > 200 * h || h > 200 * w || gw_patches_plan("x", p, w, h, &plan) != GW_OK) {
+            continue;
+        }
+        for (int32_t k = 0; k < plan.n_tiles; k++) {
+            const int64_t n = (int64_t)plan.tile[k].rows * plan.tile[k].columns;
+            found = n > found ? n : found;
+        }
+        gw_patches_free(&plan);
+    }
+    if (found > most || most > (p->size == GW_SIZE_KIMI ? 4 : 2) * found) {
+        fail_msg("%s: %lld patches are foretold, %lld were made", p->kind, (long long)most,
+                 (long long)found);
+    }
+}
+
 static void test_processors(void **state) {
     (void)state;
     static char line[4096];
@@ -146,6 +171,7 @@ static void test_processors(void **state) {
     while (fgets(line, sizeof line, f) != NULL) {
         if (line[0] == '{') {
             p = processor_of(line);
+            check_most(&p);
             kinds++;
         } else {
             check_patches(&p, line);

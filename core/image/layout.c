@@ -45,15 +45,15 @@ static wide smart(double width, double height, double factor, double low, double
 
 static gw_status too_long(const char *where, int32_t width, int32_t height) {
     return gw_fail(GW_E_LIMIT, where,
-                   "is %d x %d pixels; this model takes no picture that is more than 200 times as "
+                   "is %d x %d pixels; this model takes no picture that is more than %d times as "
                    "long as wide",
-                   (int)width, (int)height);
+                   (int)width, (int)height, GW_LAYOUT_ASPECT);
 }
 
 static gw_status size_smart(const char *where, const gw_processor *p, int32_t width, int32_t height,
                             gw_layout *out) {
     double longer = (double)most(width, height), shorter = (double)least(width, height);
-    if (longer / shorter > 200) {
+    if (longer / shorter > GW_LAYOUT_ASPECT) {
         return too_long(where, width, height);
     }
     wide size = smart(width, height, (double)p->patch * p->merge, (double)p->min_pixels,
@@ -70,7 +70,7 @@ static gw_status size_frames(const char *where, const gw_processor *p, int32_t w
         h = floor(h * times);
         w = floor(w * times);
     }
-    if (fmax(h, w) / fmin(h, w) > 200) {
+    if (fmax(h, w) / fmin(h, w) > GW_LAYOUT_ASPECT) {
         return too_long(where, width, height);
     }
     wide size = smart(w, h, factor, (double)p->min_pixels / p->temporal,
@@ -257,4 +257,62 @@ gw_status gw_layout_of(const char *where, const gw_processor *p, int32_t width, 
     l.canvas = l.canvas.w != 0 ? l.canvas : l.scaled;
     *out = l;
     return GW_OK;
+}
+
+/* ---- the largest tile -------------------------------------------------------------------------
+ */
+
+/* Of `smart`: what is made smaller has at most `high` pixels, or one side of `factor` and the other
+ * by the aspect; what is made larger is rounded up on both sides. */
+static double most_smart(double factor, double low, double high) {
+    const double aspect = GW_LAYOUT_ASPECT;
+    double thin = factor * sqrt(aspect * high);
+    double larger = low + factor * sqrt(low) * (sqrt(aspect) + 1 / sqrt(aspect)) + factor * factor;
+    return fmax(high, fmax(thin, larger));
+}
+
+/* Of a budget of patches, counted in whole ones: of r rows less than r + 1 are there. So with k
+ * rows and columns at least no more than (1 + 1/k)^2 of the budget are, and with fewer k times the
+ * longest edge. Then both sides are rounded up to a merged patch. */
+static double most_kimi(const gw_processor *p) {
+    const double aspect = GW_LAYOUT_ASPECT, side = p->max_side, merge = p->merge;
+    double counted = side * side;
+    for (double k = 1; k <= 64; k *= 2) {
+        double both = (1 + 1 / k) * (1 + 1 / k) * p->max_patches, thin = k > 1 ? k * side : 0;
+        counted = fmin(counted, fmax(both, thin));
+    }
+    double longer = fmin(side, sqrt(aspect * counted));
+    return counted + merge * (longer + counted / longer) + merge * merge;
+}
+
+int64_t gw_patches_most(const gw_processor *p) {
+    const double factor = (double)p->patch * p->merge, patch = (double)p->patch * p->patch;
+    const double tile = (double)(p->side_w / p->patch) * (p->side_h / p->patch);
+    const double token = factor * factor;
+    switch (p->size) {
+    case GW_SIZE_SMART:
+        return (int64_t)(most_smart(factor, (double)p->min_pixels, (double)p->max_pixels) / patch);
+    case GW_SIZE_FRAMES:
+        return (int64_t)(most_smart(factor, (double)p->min_pixels / p->temporal,
+                                    (double)p->max_pixels / p->temporal) /
+                         patch);
+    case GW_SIZE_LONGEST: {
+        const double side = ceil(p->longest / factor) * p->merge;
+        return (int64_t)(side * side);
+    }
+    case GW_SIZE_BUDGET:
+        return (int64_t)p->max_tokens * p->merge * p->merge;
+    case GW_SIZE_KIMI:
+        return (int64_t)most_kimi(p);
+    case GW_SIZE_LFM2:
+        return (int64_t)fmax(p->split ? tile : 0,
+                             most_smart(factor, p->min_tokens * token, p->max_tokens * token) /
+                                 patch);
+    case GW_SIZE_FIXED:
+    case GW_SIZE_SPLIT:
+    case GW_SIZE_ASPECT:
+    case GW_SIZE_CANVAS:
+        break;
+    }
+    return (int64_t)tile;
 }

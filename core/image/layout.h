@@ -21,4 +21,7 @@ typedef struct gw_layout {
 gw_status gw_layout_of(const char *where, const gw_processor *p, int32_t width, int32_t height,
                        gw_layout *out);
 
+/* So many times as long as wide is the most that some rules take. */
+enum { GW_LAYOUT_ASPECT = 200 };
+
 #endif

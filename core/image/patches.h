@@ -113,6 +113,8 @@ typedef struct gw_patches {
  * size that the processor refuses; GW_E_NOMEM. */
 gw_status gw_patches_plan(const char *where, const gw_processor *p, int32_t width, int32_t height,
                           gw_patches *out);
+/* No tile of a picture has more patches, of pictures up to 200 times as long as wide (layout.c). */
+int64_t gw_patches_most(const gw_processor *p);
 /* The whole. *out: gw_patches_free. */
 gw_status gw_patches_make(const char *where, const gw_processor *p, const gw_picture *picture,
                           gw_patches *out);

@@ -156,10 +156,11 @@ static int64_t producer_of(const gw_plan *p, const gw_tensor *t, size_t at) {
     return OUTSIDE;
 }
 
-/* What never moves must lie where its node runs. */
-static gw_status check_places(const gw_node *node) {
+/* What never moves must lie where its node runs; weights of a plan that is only measured lie
+ * nowhere yet. */
+static gw_status check_places(const gw_node *node, int measured) {
     char where[96];
-    for (int i = 0; i < GW_MAX_W; i++) {
+    for (int i = 0; i < GW_MAX_W && !measured; i++) {
         if (node->w[i] != NULL && node->w[i]->device != node->device) {
             return gw_fail(GW_E_UNSUPPORTED, node_text(node, where, sizeof where),
                            "runs on device %d, its weight %s lies on device %d", node->device,
@@ -176,7 +177,7 @@ static gw_status check_places(const gw_node *node) {
     return GW_OK;
 }
 
-static gw_status check_nodes(gw_plan *p) {
+static gw_status check_nodes(gw_plan *p, int measured) {
     for (size_t i = 0; i < p->n; i++) {
         gw_node *node = &p->nodes[i];
         if ((unsigned)node->op >= GW_OP_COUNT || node->device < 0 || node->device >= p->n_devices) {
@@ -184,7 +185,7 @@ static gw_status check_nodes(gw_plan *p) {
                            (int)node->op, node->device, p->n_devices);
         }
         GW_TRY(gw_op_describe(node->op)->check(node));
-        GW_TRY(check_places(node));
+        GW_TRY(check_places(node, measured));
         if (node->out->dim[0] < p->rows && node->out->buf == NULL) {
             char where[96];
             return gw_fail(GW_E_METADATA, node_text(node, where, sizeof where),
@@ -359,17 +360,28 @@ static uint64_t first_fit(const gw_plan *p, size_t index) {
     return offset;
 }
 
-static gw_status place_all(gw_plan *p, gw_arena_set *arenas) {
+static gw_status fit_all(gw_plan *p) {
     GW_TRY(collect(p));
     for (size_t i = 0; i < p->n_placed; i++) {
         p->placed[i].offset = first_fit(p, i);
     }
+    return GW_OK;
+}
+
+/* Bytes of the device's arena. */
+static uint64_t need_of(const gw_plan *p, int device) {
+    uint64_t need = 0;
+    for (size_t i = 0; i < p->n_placed; i++) {
+        uint64_t end = p->placed[i].offset + p->placed[i].bytes;
+        need = p->placed[i].device == device && end > need ? end : need;
+    }
+    return need;
+}
+
+static gw_status place_all(gw_plan *p, gw_arena_set *arenas) {
+    GW_TRY(fit_all(p));
     for (int d = 0; d < p->n_devices; d++) {
-        uint64_t need = 0;
-        for (size_t i = 0; i < p->n_placed; i++) {
-            uint64_t end = p->placed[i].offset + p->placed[i].bytes;
-            need = p->placed[i].device == d && end > need ? end : need;
-        }
+        const uint64_t need = need_of(p, d);
         struct gw_buffer *buffer = NULL;
         if (need > 0) {
             GW_TRY(arena_reserve(arenas, d, need, &buffer));
@@ -479,6 +491,25 @@ static gw_plan *allocate(const gw_node *nodes, size_t n, const gw_plan_device *d
     return p;
 }
 
+gw_status gw_plan_need(const gw_node *nodes, size_t n, const gw_plan_device *devices, int n_devices,
+                       int rows, uint64_t *need) {
+    gw_plan *p = n > 0 ? allocate(nodes, n, devices, n_devices, rows) : NULL;
+    if (p == NULL) {
+        return gw_fail(GW_E_NOMEM, "plan", "no memory for a plan of %zu nodes", n);
+    }
+    gw_status status = check_nodes(p, 1);
+    status = status == GW_OK ? settle_exchanges(p) : status;
+    status = status == GW_OK ? split_segments(p) : status;
+    status = status == GW_OK && n_devices > 1 ? mirror_all(p) : status;
+    status = status == GW_OK ? fit_all(p) : status;
+    for (int d = 0; d < n_devices && status == GW_OK; d++) {
+        const uint64_t own = need_of(p, d);
+        need[d] = own > need[d] ? own : need[d];
+    }
+    gw_plan_free(p);
+    return status;
+}
+
 gw_status gw_plan_build(const gw_node *nodes, size_t n, const gw_plan_device *devices,
                         int n_devices, int rows, gw_arena_set *arenas, gw_plan **out) {
     if (n < 1 || n_devices < 1 || n_devices > arenas->n_devices || rows < 1 || rows > GW_ROWS_MAX) {
@@ -490,7 +521,7 @@ gw_status gw_plan_build(const gw_node *nodes, size_t n, const gw_plan_device *de
         return gw_fail(GW_E_NOMEM, "plan", "no memory for a plan of %zu nodes", n);
     }
     gw_status status;
-    GW_TRY_DONE(check_nodes(p));
+    GW_TRY_DONE(check_nodes(p, 0));
     GW_TRY_DONE(settle_exchanges(p));
     GW_TRY_DONE(split_segments(p));
     if (n_devices > 1) {

@@ -42,6 +42,11 @@ void gw_arena_set_free(gw_arena_set *arenas);
 
 gw_status gw_plan_build(const gw_node *nodes, size_t n, const gw_plan_device *devices,
                         int n_devices, int rows, gw_arena_set *arenas, gw_plan **out);
+/* What gw_plan_build would take of each device's arena, without taking it: need [n_devices] is
+ * raised to that where it is less. Weights may be without memory. Not counted: what kernels work
+ * with. */
+gw_status gw_plan_need(const gw_node *nodes, size_t n, const gw_plan_device *devices, int n_devices,
+                       int rows, uint64_t *need);
 /* After all plans of a session are frozen: what is left to do before the first run, for all of them
  * at once (backend.h). gw_plan_run does it where this was not called. */
 gw_status gw_plan_ready(gw_plan *plan, const gw_watch *watch);

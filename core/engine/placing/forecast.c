@@ -6,6 +6,7 @@
 
 #include "core/engine/placing/gauge.h"
 #include "core/engine/run/model_state.h"
+#include "core/engine/run/tower.h"
 
 _Static_assert((int)GW_DEVICES_MAX == (int)GW_MAX_DEVICES, "a row has a use for every device");
 
@@ -72,11 +73,14 @@ static gw_status fill(gw_model *m, const gw_model_options *o, const gw_place_siz
 
 static gw_status forecast_once(gw_model *m, const gw_model_options *options,
                                const gw_backend *const *backends, const gw_passed *passed,
-                               gw_forecast *f) {
+                               const gw_tower *tower, gw_forecast *f) {
     gw_weights_options load;
     gw_place_sizes sizes = {0};
     GW_TRY(gw_model_begin(m, options));
     GW_TRY(gw_model_prepare(m, options, backends, passed, &load));
+    if (tower != NULL) {
+        gw_tower_taken(tower, 0, &m->place);
+    }
     gw_status status = gw_place_measure(&m->place, m->weights, &m->hp, options, &sizes);
     status = status == GW_OK ? fill(m, options, &sizes, f) : status;
     gw_place_sizes_free(&sizes);
@@ -86,12 +90,14 @@ static gw_status forecast_once(gw_model *m, const gw_model_options *options,
 gw_status gw_engine_forecast(const gw_model_options *options, const gw_backend *const *backends,
                              gw_forecast **out) {
     gw_passed passed = {0};
+    gw_tower *tower = NULL; /* first: layers are placed in what it leaves free */
     gw_status status;
     int again;
+    GW_TRY(options->images ? gw_tower_open(options, backends, 0, &tower) : GW_OK);
     do {
         gw_model *m = calloc(1, sizeof *m);
         gw_forecast *f = calloc(1, sizeof *f);
-        status = m != NULL && f != NULL ? forecast_once(m, options, backends, &passed, f)
+        status = m != NULL && f != NULL ? forecast_once(m, options, backends, &passed, tower, f)
                                         : gw_fail(GW_E_NOMEM, "plan", "no memory for a forecast");
         again =
             status != GW_OK && m != NULL && gw_place_pass_over(&m->place, options, status, &passed);
@@ -102,6 +108,7 @@ gw_status gw_engine_forecast(const gw_model_options *options, const gw_backend *
         }
         gw_model_free(m);
     } while (again);
+    gw_tower_free(tower);
     return status;
 }
 

@@ -14,6 +14,12 @@
 /* Are prompts of layers and experts in main memory computed on a card? */
 typedef enum gw_fetching { GW_FETCH_AUTO, GW_FETCH_ALWAYS, GW_FETCH_NEVER } gw_fetching;
 
+/* What a model's vision tower takes of a device: of what may be used in all, and of what was free
+ * when the devices were opened and it is yet to take. */
+typedef struct gw_place_taken {
+    uint64_t all, ahead;
+} gw_place_taken;
+
 typedef struct gw_place {
     gw_plan_device devices[GW_MAX_DEVICES]; /* [0]: home */
     gw_device_info info[GW_MAX_DEVICES];    /* as they were when they were opened */
@@ -36,7 +42,9 @@ typedef struct gw_place {
     unsigned noted;                     /* bit d: what devices[d] does another way was known */
     int automatic;                      /* device "auto"                                     */
     int tried;                          /* of the cards, when nobody named a device          */
-    int none_fits;                      /* not one layer fits where it might be faster       */
+    gw_place_taken taken[GW_MAX_DEVICES];
+    int picture_parts; /* of a row of a picture; 0: the model has no tower  */
+    int none_fits;     /* not one layer fits where it might be faster       */
     gw_fetching fetching;
     char note[512];
     char fault[256]; /* what came up in a session; "" */
@@ -99,6 +107,8 @@ typedef struct gw_place_sizes {
     gw_fmt kv_fmt;
     int32_t n_ctx, chunk;
     uint64_t *bytes[GW_MAX_DEVICES];   /* [(n_layers + 1) * n_blocks] of the matrices */
+    int sees;                          /* a vision tower, which counts its own memory */
+    int picture_parts;                 /* gw_place */
     int has_experts;                   /* some layer has */
     int has_tables;                    /* of n-grams     */
     gw_where *accepts[GW_MAX_DEVICES]; /* the same: has the device kernels for it?    */
@@ -109,6 +119,13 @@ typedef struct gw_place_sizes {
 
 /* The context in tokens that options ask for. */
 int32_t gw_place_context(const gw_model_options *options, const gw_hparams *hp);
+
+/* Bytes that may be used of a device; 0: not known. */
+uint64_t gw_place_room(const gw_place *place, const gw_model_options *options, int d);
+/* An upper bound of what attention's kernels work with in a pass of so many rows over so many
+ * pages.
+ */
+uint64_t gw_place_kernel_bytes(const gw_hparams *hp, uint64_t rows, uint64_t pages);
 
 /* Sizes of weights that are open but not loaded; also fills the place's counts of blocks. */
 gw_status gw_place_measure(gw_place *place, gw_weights *weights, const gw_hparams *hp,

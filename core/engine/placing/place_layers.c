@@ -80,13 +80,19 @@ static gw_status draw_outline(const gw_hparams *hp, const gw_blueprint *bp, gw_f
     return GW_OK;
 }
 
+/* Of a vision tower: merge x merge patches become a row of the decoder; 0: it is none. */
+static double merge_of(const gw_blueprint *bp, const gw_hparams *hp) {
+    double merge = gw_spec_named_number(bp, hp, "merge", 0.0);
+    return merge >= 1.0 && merge <= 16.0 ? merge : 0.0;
+}
+
 /* The head; of a vision tower it reads the stream in wider rows, as what goes to the decoder from
  * other layers does (spec.h). */
 static void draw_ends(gw_graph *graph, gw_graph_inputs *in, const gw_blueprint *bp) {
     const gw_hparams *hp = in->hp;
-    double merge = gw_spec_named_number(bp, hp, "merge", 0.0);
+    double merge = merge_of(bp, hp);
     gw_tensor folded;
-    if (!(merge >= 1.0 && merge <= 16.0)) {
+    if (merge == 0.0) {
         gw_graph_head(graph, in, 1);
         return;
     }
@@ -215,6 +221,14 @@ int32_t gw_place_context(const gw_model_options *o, const gw_hparams *hp) {
     return o->n_ctx < 0 && -o->n_ctx < hp->n_ctx ? -o->n_ctx : hp->n_ctx;
 }
 
+uint64_t gw_place_room(const gw_place *place, const gw_model_options *options, int d) {
+    const gw_place_taken *x = &place->taken[d];
+    uint64_t room = place->info[d].free_bytes, budget = d > 0 ? options->vram_budget : 0;
+    room = room == 0 || room > x->ahead ? room - (room > 0 ? x->ahead : 0) : 1;
+    budget = budget == 0 || budget > x->all ? budget - (budget > 0 ? x->all : 0) : 1;
+    return budget > 0 && (room == 0 || budget < room) ? budget : room;
+}
+
 gw_status gw_place_measure(gw_place *place, gw_weights *weights, const gw_hparams *hp,
                            const gw_model_options *options, gw_place_sizes *out) {
     const gw_blueprint *bp = gw_weights_blueprint(weights);
@@ -232,6 +246,8 @@ gw_status gw_place_measure(gw_place *place, gw_weights *weights, const gw_hparam
     s.chunk = options->chunk > 0 ? options->chunk : CHUNK_DEFAULT;
     s.chunk = s.chunk > s.n_ctx ? s.n_ctx : s.chunk;
     s.blas = options->blas ? GW_BLAS_BYTES : 0;
+    s.sees = merge_of(bp, hp) > 0.0;
+    s.picture_parts = place->picture_parts;
     for (int32_t l = 0; l < hp->n_layers; l++) {
         s.has_experts |= hp->layer[l].n_experts > 0;
     }
@@ -247,11 +263,7 @@ gw_status gw_place_measure(gw_place *place, gw_weights *weights, const gw_hparam
             status = gw_fail(GW_E_NOMEM, "plan", "no memory for %d layers", hp->n_layers);
             goto done;
         }
-        s.room[d] = place->info[d].free_bytes;
-        if (d > 0 && options->vram_budget > 0 &&
-            (s.room[d] == 0 || options->vram_budget < s.room[d])) {
-            s.room[d] = options->vram_budget;
-        }
+        s.room[d] = gw_place_room(place, options, d);
         GW_TRY_DONE(gw_weights_size(weights, &place->devices[d], s.bytes[d], &s.vectors));
         GW_TRY_DONE(probe(&place->devices[d], weights, hp, s.kv_fmt, s.accepts[d]));
     }
@@ -354,12 +366,34 @@ static uint64_t bound_digits(const gw_layer *y, uint64_t rows, uint64_t pages) {
     return pages * page + rows * (uint64_t)y->n_heads * (e + 2) * sizeof(float);
 }
 
-/* Every output of a layer at once, which no plan needs; the products' and attention's own room. */
+uint64_t gw_place_kernel_bytes(const gw_hparams *hp, uint64_t rows, uint64_t pages) {
+    uint64_t attention = 0, digits = 0;
+    for (int32_t l = 0; l < hp->n_layers; l++) {
+        const gw_layer *y = &hp->layer[l];
+        uint64_t work = (uint64_t)y->n_heads * pages * ((uint64_t)y->v_head + 2) * sizeof(float);
+        uint64_t cut = bound_digits(y, rows, pages);
+        attention = work > attention ? work : attention;
+        digits = cut > digits ? cut : digits;
+    }
+    uint64_t at_once = attention * rows < ATTENTION_WORK ? attention * rows : ATTENTION_WORK;
+    return (attention > at_once ? attention : at_once) + digits;
+}
+
+/* Of pictures: their rows next to those of text, and angles of a pass's rows. */
+static uint64_t bound_pictures(const gw_place_sizes *s, uint64_t rows, uint64_t width) {
+    uint64_t row = (uint64_t)s->picture_parts * (uint64_t)s->hp->d_model + 1 + width;
+    return s->picture_parts > 0 ? rows * row * sizeof(float) : 0;
+}
+
+/* Every output of a layer at once, which no plan needs; the products' and attention's own room. A
+ * vision tower counts its own (tower_pass.c). */
 static uint64_t bound_scratch(const gw_place_sizes *s, int head) {
     const gw_hparams *hp = s->hp;
     uint64_t rows = s->chunk > GW_DECODE_MAX ? (uint64_t)s->chunk : GW_DECODE_MAX;
-    uint64_t pages = s->kv_table / sizeof(int32_t), row = 0, attention = 0, width = 0;
-    uint64_t digits = 0;
+    uint64_t pages = s->kv_table / sizeof(int32_t), row = 0, width = 0;
+    if (s->sees) {
+        return 0;
+    }
     for (int32_t l = 0; l < hp->n_layers; l++) {
         const gw_layer *y = &hp->layer[l];
         uint64_t d = (uint64_t)hp->d_model, q = (uint64_t)y->n_heads * (uint64_t)y->d_head;
@@ -367,11 +401,7 @@ static uint64_t bound_scratch(const gw_place_sizes *s, int head) {
         uint64_t experts = (uint64_t)y->n_used * (uint64_t)y->d_expert;
         uint64_t one = (4 + 4 * (uint64_t)hp->n_streams - 2) * d + 3 * q + 2 * kv +
                        3 * (f + experts) + (uint64_t)y->n_heads;
-        uint64_t work = (uint64_t)y->n_heads * pages * ((uint64_t)y->v_head + 2) * sizeof(float);
         row = one > row ? one : row;
-        uint64_t cut = bound_digits(y, rows, pages);
-        attention = work > attention ? work : attention;
-        digits = cut > digits ? cut : digits;
     }
     for (int r = 0; r < hp->n_ropes; r++) {
         width += (uint64_t)hp->rope[r].dim;
@@ -380,14 +410,12 @@ static uint64_t bound_scratch(const gw_place_sizes *s, int head) {
     for (int v = 0; v < bp->n_values; v++) {
         row += bp->width[v].n > 0 ? (uint64_t)gw_spec_value(bp, hp, 0, bp->width[v]) : 0;
     }
-    uint64_t at_once = attention * rows < ATTENTION_WORK ? attention * rows : ATTENTION_WORK;
-    attention = attention > at_once ? attention : at_once;
     uint64_t rope = (uint64_t)s->n_ctx * width * sizeof(float);
     uint64_t each = LOGIT_ROWS * sizeof(float) + sizeof(gw_listed); /* and the draw's list */
     uint64_t logits = head ? each * (uint64_t)hp->n_vocab : 0;
     enum { STEPS = 1 << 20 }; /* step blocks and roundings */
-    return rows * row * sizeof(float) + attention + digits + rope + s->kv_table + logits + s->blas +
-           STEPS;
+    return rows * row * sizeof(float) + gw_place_kernel_bytes(hp, rows, pages) + rope +
+           s->kv_table + logits + s->blas + bound_pictures(s, rows, width) + STEPS;
 }
 
 /* What a device needs for its part of a block. */
@@ -400,7 +428,7 @@ static void add_use(const gw_place *place, const gw_place_sizes *sizes, int d, d
     double weights = block->kind == GW_BLOCK_EMBED ? 1.0 : part; /* a table is whole everywhere */
     use->weights += (uint64_t)((double)sizes->bytes[d][at] * weights);
     int caches = block->kind == GW_BLOCK_ATTENTION || block->kind == GW_BLOCK_LISTED;
-    if (!outside && runs && caches) {
+    if (!outside && runs && caches && !sizes->sees) {
         uint64_t kv = gw_kv_layer_bytes(&sizes->hp->layer[layer], sizes->kv_fmt,
                                         (gw_kv_size){1, sizes->n_ctx, 0, sizes->chunk});
         use->kv += part < 1.0 ? (uint64_t)((double)kv * part) : kv;

@@ -118,6 +118,8 @@ gw_status gw_images_open(const char *path, const char *mmproj, gw_images **out) 
 
 void gw_images_free(gw_images *images) { free(images); }
 
+int64_t gw_images_most_patches(const gw_images *images) { return gw_patches_most(&images->p); }
+
 /* ---- pictures -------------------------------------------------------------------------------- */
 
 static gw_status cut(const gw_images *images, const char *where, const gw_picture *picture,

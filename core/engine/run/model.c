@@ -99,6 +99,9 @@ gw_status gw_model_prepare(gw_model *m, const gw_model_options *o,
                                  .progress_user = o->progress_user,
                                  .cancel = o->cancel};
     gw_status status = gw_place_open(o, backends, passed, &m->place);
+    if (status == GW_OK && m->tower != NULL) {
+        gw_tower_taken(m->tower, 1, &m->place);
+    }
     if (status == GW_OK) {
         snprintf(m->converted, sizeof m->converted, "%s", o->weights ? o->weights : "");
         status = gw_arena_set_new(m->place.devices, m->place.n_devices, &m->arenas);
@@ -243,7 +246,7 @@ static gw_status open_once(gw_model *m, const gw_model_options *options,
     GW_TRY(gw_pair_form_open(m, &m->pairs));
     if (!vocab_only) {
         /* Eyes first: layers are placed in what they leave. */
-        GW_TRY(options->images ? gw_tower_open(options, backends, &m->tower) : GW_OK);
+        GW_TRY(options->images ? gw_tower_open(options, backends, 1, &m->tower) : GW_OK);
         GW_TRY(gw_model_load(m, options, backends, passed));
         GW_TRY(gw_model_draft_open(m));
         GW_TRY(m->tower != NULL ? gw_tower_check(m->tower, m) : GW_OK);

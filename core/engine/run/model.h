@@ -12,6 +12,10 @@
 gw_status gw_engine_open(const gw_model_options *options, const gw_backend *const *backends,
                          gw_model **out);
 
+/* The body of gw_eyes_forecast; tower.c. */
+gw_status gw_engine_eyes_forecast(const gw_model_options *options,
+                                  const gw_backend *const *backends, gw_eyes_need *out);
+
 /* The body of gw_forecast_new. */
 gw_status gw_engine_forecast(const gw_model_options *options, const gw_backend *const *backends,
                              gw_forecast **out);

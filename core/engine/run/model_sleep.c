@@ -83,6 +83,7 @@ gw_status gw_model_wake(gw_model *m) {
         status = gw_weights_wake(part[i]->weights);
         status = status == GW_OK ? wait_for_all(part[i]) : status;
     }
+    status = status == GW_OK && n > 1 ? gw_tower_return(m->tower) : status;
     if (status != GW_OK) {
         return status;
     }

@@ -7,10 +7,12 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/engine/run/describe.h"
 #include "core/engine/run/tower_state.h"
 #include "core/model/mmproj.h"
+#include "include/godwit_image.h"
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
@@ -102,36 +104,101 @@ static gw_status read_places(gw_tower *t) {
     return GW_OK;
 }
 
-/* Cards that the decoder is to be on, or the CPU. */
-static gw_status load(gw_tower *t, const gw_model_options *o, const gw_backend *const *backends) {
+/* Patches of the largest tile that the processor makes of a picture; 0: its settings are not known.
+ */
+static int32_t most_patches(const gw_model_options *o) {
+    gw_images *images = NULL;
+    const int folder = o->path != NULL && gw_path_look(o->path) == GW_PATH_FOLDER;
+    if (o->path == NULL || gw_images_open(o->path, folder ? NULL : o->path, &images) != GW_OK) {
+        return 0;
+    }
+    const int64_t most = gw_images_most_patches(images);
+    gw_images_free(images);
+    return most < GW_ROWS_MAX ? (int32_t)most : GW_ROWS_MAX;
+}
+
+/* Does it fit the devices with the memory of the largest tile? */
+static gw_status check_room(const gw_tower *t, const gw_model_options *o) {
+    const gw_place *place = &t->model->place;
+    for (int d = 1; d < place->n_devices; d++) {
+        const uint64_t all = t->use[d].weights + gw_tower_scratch(t, d);
+        const uint64_t room = gw_place_room(place, o, d);
+        char need[GW_SIZE_TEXT], have[GW_SIZE_TEXT];
+        if (room > 0 && all > room) {
+            return gw_fail(GW_E_NOMEM, place->info[d].id,
+                           "the vision tower needs %s, for pictures of %d patches too; %s may be "
+                           "used",
+                           gw_text_size(all, 4, need), (int)t->most, gw_text_size(room, 4, have));
+        }
+    }
+    return GW_OK;
+}
+
+/* Weights matched and placed, and what they and pictures take; nothing is loaded. */
+static gw_status place(gw_tower *t, const gw_model_options *o, const gw_backend *const *backends,
+                       gw_weights_options *how) {
     const gw_spec_given given = {.sees = 1};
     gw_passed passed = {0};
+    gw_place_sizes sizes = {0};
+    gw_place_use use[GW_MAX_DEVICES];
     gw_model *m = t->model;
     GW_TRY(gw_checkpoint_open_as(o->path, o->memory, o->memory_bytes, &given, &m->checkpoint));
     snprintf(m->name, sizeof m->name, "%s", gw_checkpoint_name(m->checkpoint));
-    GW_TRY(gw_model_load(m, o, backends, &passed));
+    GW_TRY(gw_model_prepare(m, o, backends, &passed, how));
     t->bp = gw_weights_blueprint(m->weights);
     GW_TRY(measure(t));
     GW_TRY(read_places(t));
-    size_t n = (size_t)(m->hp.n_layers + 1) * (size_t)t->bp->n_blocks;
-    t->where = calloc(n, sizeof *t->where);
+    GW_TRY(gw_place_measure(&m->place, m->weights, &m->hp, o, &sizes));
+    gw_status status = gw_place_layers(&m->place, &sizes, o);
+    if (status == GW_OK) {
+        (void)gw_place_fits(&m->place, &sizes, m->place.where, use, NULL);
+    }
+    gw_place_sizes_free(&sizes);
+    GW_TRY(status);
+    t->where = calloc((size_t)(m->hp.n_layers + 1) * (size_t)t->bp->n_blocks, sizeof *t->where);
     if (t->where == NULL) {
         return gw_fail(GW_E_NOMEM, "image", "no memory for %d layers", m->hp.n_layers);
     }
     gw_describe_format(gw_weights_format(m->weights), m->format, sizeof m->format);
     gw_place_text(&m->place, m->device_text, sizeof m->device_text);
-    return gw_place_session(&m->place, m->weights, &m->hp, GW_FMT_F32, t->where);
+    GW_TRY(gw_place_session(&m->place, m->weights, &m->hp, GW_FMT_F32, t->where));
+    t->most = most_patches(o);
+    GW_TRY(t->most > 0 ? gw_tower_need(t) : GW_OK);
+    for (int d = 0; d < m->place.n_devices; d++) {
+        t->use[d].weights = use[d].weights;
+    }
+    return check_room(t, o);
+}
+
+static int on_card(const gw_tower *t) {
+    return t->model->place.n_devices > 1 && t->model->place.offloaded > 0;
+}
+
+/* On cards, memory for pictures is taken with that for weights: layers of the decoder are placed in
+ * what is left. */
+static gw_status load(gw_tower *t, const gw_model_options *o, const gw_backend *const *backends,
+                      int load_weights) {
+    gw_weights_options how;
+    gw_model *m = t->model;
+    GW_TRY(place(t, o, backends, &how));
+    if (!load_weights) {
+        return GW_OK;
+    }
+    GW_TRY(gw_weights_load(m->weights, m->place.devices, m->place.n_devices, m->place.where,
+                           gw_place_groups(&m->place), &how));
+    return gw_tower_return(t);
 }
 
 static gw_status open_on(const gw_model_options *o, const gw_backend *const *backends,
-                         gw_tower **out) {
+                         int load_weights, gw_tower **out) {
     gw_tower *t = calloc(1, sizeof *t);
     if (t != NULL) {
         t->model = calloc(1, sizeof *t->model);
         t->eye_token = -1;
+        t->most_kept = GW_TOWER_KEPT_BYTES;
     }
     gw_status status = t != NULL && t->model != NULL
-                           ? load(t, o, backends)
+                           ? load(t, o, backends, load_weights)
                            : gw_fail(GW_E_NOMEM, "image", "no memory for the vision tower");
     if (status != GW_OK) {
         gw_tower_free(t);
@@ -142,7 +209,7 @@ static gw_status open_on(const gw_model_options *o, const gw_backend *const *bac
 }
 
 gw_status gw_tower_open(const gw_model_options *options, const gw_backend *const *backends,
-                        gw_tower **out) {
+                        int load_weights, gw_tower **out) {
     gw_model_options o = {.path = options->mmproj != NULL ? options->mmproj : options->path,
                           .memory = options->mmproj != NULL ? NULL : options->memory,
                           .memory_bytes = options->memory_bytes,
@@ -151,6 +218,7 @@ gw_status gw_tower_open(const gw_model_options *options, const gw_backend *const
                           .no_graph = options->no_graph,
                           .exact = options->exact,
                           .blas = options->blas,
+                          .vram_budget = options->vram_budget,
                           .cancel = options->cancel,
                           .progress = options->progress,
                           .progress_user = options->progress_user};
@@ -162,27 +230,64 @@ gw_status gw_tower_open(const gw_model_options *options, const gw_backend *const
     int named = options->device != NULL && strcmp(options->device, "cpu") != 0;
     int card = named || (options->device == NULL && options->offload_layers != NULL);
     o.offload_layers = card ? "all" : NULL;
-    gw_status status = open_on(&o, backends, out);
+    gw_status status = open_on(&o, backends, load_weights, out);
     if (card && (status == GW_E_NOMEM || status == GW_E_DEVICE)) { /* no room next to the decoder */
         o.device = o.offload_layers = NULL;
-        status = open_on(&o, backends, out);
+        status = open_on(&o, backends, load_weights, out);
     }
     return status;
 }
 
 void gw_tower_rest(gw_tower *t) {
     for (int i = 0; i < GW_TOWER_SIZES; i++) {
-        gw_tower_pass_free(t, &t->pass[i]);
+        gw_tower_pass_free(&t->pass[i]);
     }
+    gw_tower_room_free(t, &t->room);
+}
+
+gw_status gw_tower_return(gw_tower *t) {
+    return on_card(t) && t->most > 0 ? gw_tower_reserve(t) : GW_OK;
 }
 
 gw_model *gw_tower_model(gw_tower *t) { return t->model; }
+
+/* Of devices that both have, by their names. */
+void gw_tower_taken(const gw_tower *t, int loaded, gw_place *place) {
+    const gw_place *own = &t->model->place;
+    for (int i = 1; i < own->n_devices; i++) {
+        const uint64_t all = t->use[i].weights + gw_tower_scratch(t, i);
+        for (int d = 1; d < place->n_devices; d++) {
+            if (strcmp(own->info[i].id, place->info[d].id) == 0 && on_card(t)) {
+                place->taken[d] = (gw_place_taken){all, loaded ? 0 : all};
+            }
+        }
+    }
+    place->picture_parts = 1 + t->n_deep;
+}
+
+gw_status gw_engine_eyes_forecast(const gw_model_options *options,
+                                  const gw_backend *const *backends, gw_eyes_need *out) {
+    gw_tower *t = NULL;
+    GW_TRY(gw_tower_open(options, backends, 0, &t));
+    const int head = gw_graph_head_device(t->bp, &t->model->hp, t->where);
+    *out = (gw_eyes_need){.patches = t->most};
+    snprintf(out->device, sizeof out->device, "%s", t->model->place.info[head].id);
+    snprintf(out->format, sizeof out->format, "%s", t->model->format);
+    for (int d = 0; d < t->model->place.n_devices; d++) {
+        out->weights += d == head || d > 0 ? t->use[d].weights : 0;
+        out->scratch += d == head || d > 0 ? gw_tower_scratch(t, d) : 0;
+    }
+    gw_tower_free(t);
+    return GW_OK;
+}
 
 void gw_tower_free(gw_tower *t) {
     if (t == NULL) {
         return;
     }
-    gw_tower_rest(t);
+    if (t->model != NULL) {
+        gw_tower_rest(t);
+    }
     for (int i = 0; i < GW_TOWER_KEPT; i++) {
         gw_sight_free(t->kept[i]);
     }
@@ -309,8 +414,7 @@ static gw_status check_patches(const gw_tower *t, const gw_patches *p) {
                            x->columns);
         }
         if (x->rows % t->merge != 0 || x->columns % t->merge != 0 ||
-            (made &&
-             (int64_t)x->tokens * t->merge * t->merge != (int64_t)x->rows * x->columns)) {
+            (made && (int64_t)x->tokens * t->merge * t->merge != (int64_t)x->rows * x->columns)) {
             return disagree(t, p, x);
         }
         if ((int64_t)x->rows * x->columns + gw_tower_more(t) > GW_ROWS_MAX) {
@@ -335,6 +439,23 @@ static void keep(gw_tower *t, gw_sight *s, int from) {
         t->kept[i] = t->kept[i - 1];
     }
     t->kept[0] = s;
+}
+
+static uint64_t sight_bytes(const gw_sight *s) {
+    return sizeof *s + (uint64_t)s->n_tiles * sizeof *s->tile +
+           (uint64_t)s->n_rows * (uint64_t)s->width * sizeof *s->rows;
+}
+
+/* Of those that are kept the oldest go, until the rest takes no more than it may. */
+static void bound_kept(gw_tower *t) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < GW_TOWER_KEPT; i++) {
+        bytes += t->kept[i] != NULL ? sight_bytes(t->kept[i]) : 0;
+        if (i > 0 && bytes > t->most_kept) {
+            gw_sight_free(t->kept[i]);
+            t->kept[i] = NULL;
+        }
+    }
 }
 
 static gw_status new_sight(const gw_tower *t, const gw_patches *p, gw_sight **out) {
@@ -387,6 +508,7 @@ gw_status gw_tower_see(gw_tower *t, const gw_patches *p, gw_between_fn between, 
     }
     gw_sight_free(t->kept[GW_TOWER_KEPT - 1]);
     keep(t, s, GW_TOWER_KEPT - 1);
+    bound_kept(t);
     atomic_fetch_add(&s->holders, 1);
     *out = s;
     return GW_OK;

@@ -15,7 +15,8 @@
 #include "include/godwit_see.h"
 #include "core/model/build.h"
 
-enum { GW_TOWER_ENDS = 8, GW_TOWER_KEPT = 16 };
+/* Sights that are kept: so many at most, and no more bytes but for the last one. */
+enum { GW_TOWER_ENDS = 8, GW_TOWER_KEPT = 16, GW_TOWER_KEPT_BYTES = 64 << 20 };
 
 /* One tile of a sight, in groups of merge x merge patches: a group is a row. */
 typedef struct gw_sight_tile {
@@ -33,13 +34,17 @@ struct gw_sight {
 
 typedef struct gw_tower gw_tower;
 
-/* options: those of the decoder; its mmproj or folder is opened. GW_E_UNSUPPORTED: there are no
- * eyes. */
+/* options: those of the decoder; its mmproj or folder is opened. load_weights 0: it is only placed,
+ * and can compute nothing. GW_E_UNSUPPORTED: there are no eyes. */
 gw_status gw_tower_open(const gw_model_options *options, const gw_backend *const *backends,
-                        gw_tower **out);
+                        int load_weights, gw_tower **out);
+/* What it takes of the devices of a decoder, into place->taken; loaded: it has it already. */
+void gw_tower_taken(const gw_tower *tower, int loaded, gw_place *place);
 void gw_tower_free(gw_tower *tower);
 /* The plans and their memory go until the next picture; its model, whose weights may then sleep. */
 void gw_tower_rest(gw_tower *tower);
+/* What a card has reserved for pictures is taken again. GW_E_NOMEM, GW_E_DEVICE. */
+gw_status gw_tower_return(gw_tower *tower);
 gw_model *gw_tower_model(gw_tower *tower);
 /* Does it fit the decoder? GW_E_METADATA. Then the placeholder is known. */
 gw_status gw_tower_check(gw_tower *tower, const gw_model *decoder);

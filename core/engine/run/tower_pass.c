@@ -8,20 +8,6 @@
 #include "core/engine/run/tower_state.h"
 #include "core/model/rope.h"
 
-static const gw_plan_device *device_of(const gw_tower *t, int d) {
-    return &t->model->place.devices[d];
-}
-
-static gw_status alloc(const gw_tower *t, int d, size_t bytes, struct gw_buffer **out) {
-    return device_of(t, d)->backend->alloc(device_of(t, d)->device, bytes, out);
-}
-
-static int pages_of(int rows) { return (rows - 1) / GW_PAGE + 1; }
-
-static int windowed(const gw_tower *t, int layer) {
-    return t->window > 0 && gw_tower_number(t, "windowed", layer, 0.0) != 0.0;
-}
-
 static int is_tapped(const gw_tower *t, int layer) {
     const gw_hparams *hp = &t->model->hp;
     int any = 0;
@@ -33,104 +19,6 @@ static int is_tapped(const gw_tower *t, int layer) {
     return any;
 }
 
-/* ---- memory --------------------------------------------------------------------------------- */
-
-static gw_tensor plain(const char *name, gw_fmt fmt, int64_t rows, int64_t cols,
-                       struct gw_buffer *buf, int d) {
-    return (gw_tensor){
-        .name = name, .fmt = fmt, .n_dim = 2, .dim = {rows, cols}, .buf = buf, .device = d};
-}
-
-/* Of keys and values: no narrower than the products that they come from. */
-static gw_fmt cache_format(const gw_tower *t, int d) {
-    const gw_plan_device *device = device_of(t, d);
-    const gw_fmt weights = gw_weights_format(t->model->weights);
-    const int narrow = weights == GW_FMT_F16 || weights == GW_FMT_BF16;
-    const gw_backend *b = device->backend;
-    return narrow && b->matrix16 != NULL && b->matrix16(device->device) ? GW_FMT_F16 : GW_FMT_F32;
-}
-
-/* All layers of a device share one cache: their keys and values live until the layer is over. */
-static gw_status make_cache(gw_tower *t, gw_tower_pass *p) {
-    const gw_hparams *hp = &t->model->hp;
-    size_t need[GW_MAX_DEVICES] = {0};
-    const size_t cells = (size_t)t->model->place.n_devices * (size_t)hp->n_layers;
-    p->k = calloc(cells, sizeof *p->k);
-    p->v = calloc(cells, sizeof *p->v);
-    p->table_of = calloc((size_t)hp->n_layers, 1);
-    if (p->k == NULL || p->v == NULL || p->table_of == NULL) {
-        return gw_fail(GW_E_NOMEM, "image", "no memory for %d layers", hp->n_layers);
-    }
-    for (int l = 0; l < hp->n_layers; l++) {
-        const gw_layer *y = &hp->layer[l];
-        int d = gw_graph_cache_device(t->bp, hp, t->where, l);
-        const gw_fmt fmt = cache_format(t, d);
-        size_t page = (size_t)y->n_kv_heads * GW_PAGE * (fmt == GW_FMT_F16 ? 2 : sizeof(float));
-        size_t k = (size_t)p->pages * page * (size_t)y->d_head;
-        size_t v = (size_t)p->pages * page * (size_t)y->v_head;
-        gw_tensor *own_k = &p->k[d * hp->n_layers + l], *own_v = &p->v[d * hp->n_layers + l];
-        *own_k = (gw_tensor){.name = "K cache",
-                             .fmt = fmt,
-                             .n_dim = 4,
-                             .dim = {p->pages, y->n_kv_heads, y->d_head, GW_PAGE},
-                             .device = d};
-        *own_v = (gw_tensor){.name = "V cache",
-                             .fmt = fmt,
-                             .n_dim = 4,
-                             .dim = {p->pages, y->n_kv_heads, GW_PAGE, y->v_head},
-                             .offset = k,
-                             .device = d};
-        need[d] = y->has_cache && k + v > need[d] ? k + v : need[d];
-        p->table_of[l] = (unsigned char)windowed(t, l);
-    }
-    for (int d = 0; d < t->model->place.n_devices; d++) {
-        GW_TRY(need[d] > 0 ? alloc(t, d, need[d], &p->cells[d]) : GW_OK);
-    }
-    for (size_t i = 0; i < cells; i++) {
-        p->k[i].buf = p->v[i].buf = p->cells[p->k[i].device];
-    }
-    return GW_OK;
-}
-
-static gw_status make_given(gw_tower *t, gw_tower_pass *p, int d, int which) {
-    int value = which == 0 ? t->patches : t->places;
-    int32_t width = which == 0 ? t->pixels : t->model->hp.d_model;
-    if (value < 0) {
-        return GW_OK;
-    }
-    GW_TRY(alloc(t, d, (size_t)p->rows * (size_t)width * sizeof(float), &p->given[d][which]));
-    p->kept[d][value] =
-        plain(t->bp->value[value], GW_FMT_F32, p->rows, width, p->given[d][which], d);
-    return GW_OK;
-}
-
-static gw_status make_on(gw_tower *t, gw_tower_pass *p, int d) {
-    const gw_hparams *hp = &t->model->hp;
-    const int slots[2] = {1, p->windows}, per[2] = {pages_of(p->rows), p->window_pages};
-    GW_TRY(alloc(t, d, (size_t)p->rows * (size_t)hp->d_model * sizeof(float), &p->stream[d]));
-    p->stream_on[d] = plain("stream", GW_FMT_F32, p->rows, hp->d_model, p->stream[d], d);
-    for (int i = 0; i < 2; i++) {
-        size_t cells = (size_t)slots[i] * (size_t)per[i];
-        GW_TRY(alloc(t, d, cells * sizeof(int32_t) + 4, &p->table[d][i]));
-        p->table_on[i][d] = plain("pages", GW_FMT_I32, slots[i], per[i], p->table[d][i], d);
-        GW_TRY(make_given(t, p, d, i));
-    }
-    for (int r = 0; r < hp->n_ropes; r++) {
-        size_t row = (size_t)hp->rope[r].dim * sizeof(float);
-        if (row == 0) {
-            continue;
-        }
-        GW_TRY(alloc(t, d, (size_t)p->rows * row, &p->rope[d][r]));
-        p->rope_on[d][r] = (gw_tensor){.name = "rope",
-                                       .fmt = GW_FMT_F32,
-                                       .n_dim = 3,
-                                       .dim = {p->rows, 2, hp->rope[r].dim / 2},
-                                       .buf = p->rope[d][r],
-                                       .device = d};
-    }
-    return GW_OK;
-}
-
 /* ---- plans ---------------------------------------------------------------------------------- */
 
 static gw_graph_inputs inputs_of(gw_tower *t, gw_tower_pass *p, int rows) {
@@ -138,6 +26,7 @@ static gw_graph_inputs inputs_of(gw_tower *t, gw_tower_pass *p, int rows) {
                              .weights = t->model->weights,
                              .where = t->where,
                              .n_devices = t->model->place.n_devices,
+                             .outline = p->room->need != NULL,
                              .rope = p->rope_on[0],
                              .page_table = p->table_on[0],
                              .table_of = p->table_of,
@@ -149,9 +38,14 @@ static gw_graph_inputs inputs_of(gw_tower *t, gw_tower_pass *p, int rows) {
                              .order = GW_ORDER_PREFILL};
 }
 
-static gw_status freeze(gw_tower *t, gw_tower_leg *leg, int rows) {
+/* Where memory is only counted, there is no plan. */
+static gw_status freeze(gw_tower *t, gw_tower_pass *p, gw_tower_leg *leg, int rows) {
     const gw_place *place = &t->model->place;
     GW_TRY(gw_graph_check(&leg->graph));
+    if (p->arena != NULL) {
+        return gw_plan_need(leg->graph.nodes, leg->graph.n_nodes, place->devices, place->n_devices,
+                            rows, p->arena);
+    }
     GW_TRY(gw_plan_build(leg->graph.nodes, leg->graph.n_nodes, place->devices, place->n_devices,
                          rows, t->model->arenas, &leg->plan));
     gw_watch watch = {.cancel = NULL};
@@ -161,63 +55,62 @@ static gw_status freeze(gw_tower *t, gw_tower_leg *leg, int rows) {
 static gw_status build_layers(gw_tower *t, gw_tower_pass *p, int first, int end) {
     gw_tower_leg *leg = &p->leg[p->n_legs++];
     gw_graph_inputs in = inputs_of(t, p, p->rows);
-    leg->windowed = windowed(t, first);
+    leg->windowed = gw_tower_windowed(t, first);
     GW_TRY(gw_graph_new(&in, &leg->graph));
     gw_graph_body(&leg->graph, &in, first, end);
-    return freeze(t, leg, p->rows);
+    return freeze(t, p, leg, p->rows);
+}
+
+/* The device of the part of a row that is made after a layer; n_layers: of the head. */
+static int device_of_part(const gw_tower *t, int layer) {
+    const gw_hparams *hp = &t->model->hp;
+    return layer < hp->n_layers ? gw_graph_stream_device(t->bp, hp, t->where, layer + 1)
+                                : gw_graph_head_device(t->bp, hp, t->where);
 }
 
 /* layer: what goes from there; n_layers: the head. */
 static gw_status build_part(gw_tower *t, gw_tower_pass *p, int layer, int part) {
     gw_tower_leg *leg = &p->leg[p->n_legs++];
     const gw_hparams *hp = &t->model->hp;
-    const int group = t->merge * t->merge, rows = p->rows / group;
+    const int group = t->merge * t->merge, rows = p->rows / group, d = p->room->result_on[part];
     gw_graph_inputs in = inputs_of(t, p, rows);
     gw_tensor folded[GW_MAX_DEVICES];
-    for (int d = 0; d < t->model->place.n_devices; d++) {
-        folded[d] = p->stream_on[d];
-        folded[d].dim[0] = rows;
-        folded[d].dim[1] = (int64_t)hp->d_model * group;
+    for (int i = 0; i < t->model->place.n_devices; i++) {
+        folded[i] = p->stream_on[i];
+        folded[i].dim[0] = rows;
+        folded[i].dim[1] = (int64_t)hp->d_model * group;
     }
     in.stream = folded;
     leg->part = 1 + part;
-    leg->device = layer < hp->n_layers ? gw_graph_stream_device(t->bp, hp, t->where, layer + 1)
-                                       : gw_graph_head_device(t->bp, hp, t->where);
-    GW_TRY(alloc(t, leg->device, (size_t)rows * (size_t)t->d_out * sizeof(float), &leg->result));
-    in.logits = plain("rows", GW_FMT_F32, rows, t->d_out, leg->result, leg->device);
+    in.logits = (gw_tensor){.name = "rows",
+                            .fmt = GW_FMT_F32,
+                            .n_dim = 2,
+                            .dim = {rows, t->d_out},
+                            .buf = p->room->result[part],
+                            .device = d};
     GW_TRY(gw_graph_new(&in, &leg->graph));
     if (layer < hp->n_layers) {
         gw_graph_deep(&leg->graph, &in, layer);
     } else {
         gw_graph_head(&leg->graph, &in, 0);
     }
-    return freeze(t, leg, rows);
+    return freeze(t, p, leg, rows);
 }
 
 enum { LAYERS_AT_ONCE = 4 }; /* a run is cancelled, and lets others compute, between plans */
 
+/* rows: a multiple of a group's, of which the room has as many. */
 static gw_status build(gw_tower *t, gw_tower_pass *p, int rows) {
-    const int n_layers = t->model->hp.n_layers, group = t->merge * t->merge;
-    p->rows = rows / group * group;
-    p->window_pages = t->window > 0 ? pages_of(t->window * t->window * group) : 1;
-    p->windows = t->window > 0 ? p->rows / (group * t->window) + 1 : 1;
-    p->pages = p->windows * p->window_pages;
-    p->pages = p->pages > pages_of(p->rows) ? p->pages : pages_of(p->rows);
+    const int n_layers = t->model->hp.n_layers;
     p->leg = calloc(2 * (size_t)n_layers + 1, sizeof *p->leg);
-    size_t most = (size_t)(t->pixels > t->model->hp.d_model ? t->pixels : t->model->hp.d_model);
-    size_t handed = (size_t)t->d_out / (size_t)group + 1; /* floats of a result for each patch */
-    p->room = malloc((size_t)p->rows * (most > handed ? most : handed) * sizeof *p->room);
-    if (p->leg == NULL || p->room == NULL) {
+    if (p->leg == NULL) {
         return gw_fail(GW_E_NOMEM, "image", "no memory for plans of %d layers", n_layers);
     }
-    GW_TRY(make_cache(t, p));
-    for (int d = 0; d < t->model->place.n_devices; d++) {
-        GW_TRY(make_on(t, p, d));
-    }
+    GW_TRY(gw_tower_pass_tensors(t, p, rows));
     for (int l = 0, first = 0, part = 1; l < n_layers; l++) {
         int tapped = is_tapped(t, l), last = l + 1 == n_layers;
         int many = l - first + 1 >= LAYERS_AT_ONCE;
-        if (tapped || last || many || windowed(t, l) != windowed(t, l + 1)) {
+        if (tapped || last || many || gw_tower_windowed(t, l) != gw_tower_windowed(t, l + 1)) {
             GW_TRY(build_layers(t, p, first, l + 1));
             first = l + 1;
         }
@@ -226,52 +119,126 @@ static gw_status build(gw_tower *t, gw_tower_pass *p, int rows) {
     return build_part(t, p, n_layers, 0);
 }
 
-void gw_tower_pass_free(gw_tower *t, gw_tower_pass *p) {
+void gw_tower_pass_free(gw_tower_pass *p) {
     for (int i = 0; i < p->n_legs; i++) {
         gw_plan_free(p->leg[i].plan);
         gw_graph_free(&p->leg[i].graph);
-        if (p->leg[i].result != NULL) {
-            device_of(t, p->leg[i].device)->backend->release(p->leg[i].result);
-        }
-    }
-    for (int d = 0; d < t->model->place.n_devices; d++) {
-        struct gw_buffer *const buffers[] = {p->stream[d],   p->cells[d],    p->table[d][0],
-                                             p->table[d][1], p->given[d][0], p->given[d][1]};
-        for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
-            if (buffers[i] != NULL) {
-                device_of(t, d)->backend->release(buffers[i]);
-            }
-        }
-        for (int r = 0; r < GW_MAX_ROPES; r++) {
-            if (p->rope[d][r] != NULL) {
-                device_of(t, d)->backend->release(p->rope[d][r]);
-            }
-        }
     }
     free(p->leg);
-    free(p->room);
     free(p->k);
     free(p->v);
     free(p->table_of);
     memset(p, 0, sizeof *p);
 }
 
+/* ---- sizes ---------------------------------------------------------------------------------- */
+
+/* Where results of parts lie. */
+static void set_results(const gw_tower *t, gw_tower_room *r) {
+    const int n_layers = t->model->hp.n_layers;
+    for (int l = 0, part = 1; l < n_layers; l++) {
+        if (is_tapped(t, l)) {
+            r->result_on[part++] = device_of_part(t, l);
+        }
+    }
+    r->result_on[0] = device_of_part(t, n_layers);
+}
+
+/* A room for so many rows, and none of the plans that stood on a smaller one. */
+static gw_status make_room(gw_tower *t, int rows) {
+    gw_arena_set *fresh = NULL;
+    for (int i = 0; i < GW_TOWER_SIZES; i++) {
+        gw_tower_pass_free(&t->pass[i]);
+    }
+    gw_tower_room_free(t, &t->room);
+    GW_TRY(gw_arena_set_new(t->model->place.devices, t->model->place.n_devices, &fresh));
+    gw_arena_set_free(t->model->arenas);
+    t->model->arenas = fresh;
+    set_results(t, &t->room);
+    gw_status status = gw_tower_room_new(t, &t->room, rows);
+    if (status != GW_OK) {
+        gw_tower_room_free(t, &t->room);
+    }
+    return status;
+}
+
+static int whole_groups(const gw_tower *t, int rows) {
+    return rows / (t->merge * t->merge) * (t->merge * t->merge);
+}
+
+/* Rows of the largest tile that the processor makes, with what stands for no patch. */
+static int most_rows(const gw_tower *t) {
+    const int group = t->merge * t->merge, rows = t->most + gw_tower_more(t) + group - 1;
+    return whole_groups(t, rows < GW_ROWS_MAX ? rows : GW_ROWS_MAX);
+}
+
+/* The sizes of plans: a few, the largest that the processor needs, and any. */
+static int size_of(const gw_tower *t, int i) {
+    static const int sizes[GW_TOWER_SIZES - 2] = {512, 1536, 4096};
+    const int any = whole_groups(t, GW_ROWS_MAX), most = t->most > 0 ? most_rows(t) : any;
+    const int rows = i < GW_TOWER_SIZES - 2 ? whole_groups(t, sizes[i]) : most;
+    return i == GW_TOWER_SIZES - 1 ? any : rows < most ? rows : most;
+}
+
 static gw_status pass_for(gw_tower *t, int n, gw_tower_pass **out) {
-    static const int sizes[GW_TOWER_SIZES] = {512, 1536, 4096, GW_ROWS_MAX};
     int i = 0;
-    while (i + 1 < GW_TOWER_SIZES && sizes[i] / (t->merge * t->merge) * t->merge * t->merge < n) {
+    while (i + 1 < GW_TOWER_SIZES && size_of(t, i) < n) {
         i++;
     }
+    const int rows = size_of(t, i);
+    GW_TRY(t->room.rows < rows ? make_room(t, rows) : GW_OK);
     gw_tower_pass *p = &t->pass[i];
     if (p->leg == NULL) {
-        gw_status status = build(t, p, sizes[i]);
+        p->room = &t->room;
+        gw_status status = build(t, p, rows);
         if (status != GW_OK) {
-            gw_tower_pass_free(t, p);
+            gw_tower_pass_free(p);
             return status;
         }
     }
     *out = p;
     return GW_OK;
+}
+
+gw_status gw_tower_reserve(gw_tower *t) {
+    gw_tower_pass *p = NULL;
+    return pass_for(t, most_rows(t), &p);
+}
+
+/* What products of a pass may work with: inputs and outputs of the widest once more. */
+static uint64_t product_bytes(const gw_tower *t, uint64_t rows) {
+    const gw_hparams *hp = &t->model->hp;
+    uint64_t widest = (uint64_t)t->pixels;
+    for (int l = 0; l < hp->n_layers; l++) {
+        const gw_layer *y = &hp->layer[l];
+        const uint64_t heads = (uint64_t)y->n_heads + 2 * (uint64_t)y->n_kv_heads;
+        const uint64_t own = heads * (uint64_t)y->d_head, f = 2 * (uint64_t)y->d_ff;
+        widest = own > widest ? own : widest;
+        widest = f > widest ? f : widest;
+    }
+    return 2 * rows * widest * sizeof(float);
+}
+
+gw_status gw_tower_need(gw_tower *t) {
+    enum { OF_LEG = 1 << 16 }; /* parameters of launches, and roundings */
+    uint64_t need[GW_MAX_DEVICES] = {0}, arena[GW_MAX_DEVICES] = {0};
+    const int rows = most_rows(t);
+    gw_tower_room room = {.need = need};
+    gw_tower_pass p = {.room = &room, .arena = arena};
+    set_results(t, &room);
+    gw_status status = gw_tower_room_new(t, &room, rows);
+    status = status == GW_OK ? build(t, &p, rows) : status;
+    for (int d = 0; d < t->model->place.n_devices && status == GW_OK; d++) {
+        t->use[d].memory = need[d] + arena[d];
+        t->use[d].kernels = arena[d] > 0 ? product_bytes(t, (uint64_t)rows) +
+                                               gw_place_kernel_bytes(&t->model->hp, (uint64_t)rows,
+                                                                     (uint64_t)p.pages) +
+                                               (uint64_t)p.n_legs * (gw_step_bytes(rows) + OF_LEG)
+                                         : 0;
+    }
+    gw_tower_pass_free(&p);
+    gw_tower_room_free(t, &room);
+    return status;
 }
 
 /* ---- what the host makes of a tile ---------------------------------------------------------- */
@@ -280,7 +247,7 @@ static gw_status write_to(gw_tower *t, struct gw_buffer *const *buffers, size_t 
                           const void *from, size_t bytes) {
     for (int d = 0; d < t->model->place.n_devices; d++) {
         struct gw_buffer *to = buffers[(size_t)d * step];
-        GW_TRY(to != NULL ? device_of(t, d)->backend->write(to, 0, from, bytes) : GW_OK);
+        GW_TRY(to != NULL ? gw_tower_device(t, d)->backend->write(to, 0, from, bytes) : GW_OK);
     }
     return GW_OK;
 }
@@ -303,11 +270,11 @@ static gw_status give_patches(gw_tower *t, gw_tower_pass *p, const gw_patches *p
     for (size_t i = 0; i < n; i++) {
         const float *from =
             patches->values + (size_t)(tile->first + o->from[i]) * (size_t)patches->width;
-        copy_patch(t, from, patches->width, p->room + i * wide);
+        copy_patch(t, from, patches->width, p->room->host + i * wide);
     }
     const size_t more = (size_t)gw_tower_more(t);
-    memset(p->room + n * wide, 0, more * wide * sizeof *p->room);
-    return write_to(t, &p->given[0][0], 2, p->room, (n + more) * wide * sizeof *p->room);
+    memset(p->room->host + n * wide, 0, more * wide * sizeof(float));
+    return write_to(t, &p->room->given[0][0], 2, p->room->host, (n + more) * wide * sizeof(float));
 }
 
 static gw_status give_places(gw_tower *t, gw_tower_pass *p, const gw_tile *tile,
@@ -318,15 +285,15 @@ static gw_status give_places(gw_tower *t, gw_tower_pass *p, const gw_tile *tile,
     }
     GW_TRY(gw_grid_places(t->table != NULL ? t->grid : GW_GRID_NONE, t->table, t->entries,
                           t->model->hp.d_model, tile->rows, tile->columns,
-                          (const int32_t(*)[2])o->at, o->n, p->room));
+                          (const int32_t(*)[2])o->at, o->n, p->room->host));
     for (size_t i = 0; i < n * d && t->place_b != NULL; i++) {
-        p->room[i] += t->place_b[i % d];
+        p->room->host[i] += t->place_b[i % d];
     }
     const size_t more = (size_t)gw_tower_more(t);
     if (more > 0) {
-        memcpy(p->room + n * d, t->class_row, d * sizeof *p->room);
+        memcpy(p->room->host + n * d, t->class_row, d * sizeof(float));
     }
-    return write_to(t, &p->given[0][1], 2, p->room, (n + more) * d * sizeof *p->room);
+    return write_to(t, &p->room->given[0][1], 2, p->room->host, (n + more) * d * sizeof(float));
 }
 
 static gw_status give_ropes(gw_tower *t, gw_tower_pass *p, const gw_grid_order *o) {
@@ -349,7 +316,8 @@ static gw_status give_ropes(gw_tower *t, gw_tower_pass *p, const gw_grid_order *
             }
             gw_rope_frequencies(rope, hp->n_ctx, freq, &magnitude);
             gw_rope_fill_grid(rope, freq, magnitude, (const int32_t(*)[3])at, (int32_t)n, table);
-            status = write_to(t, &p->rope[0][r], GW_MAX_ROPES, table, n * row * sizeof *table);
+            status =
+                write_to(t, &p->room->rope[0][r], GW_MAX_ROPES, table, n * row * sizeof *table);
         }
         free(table);
         free(freq);
@@ -360,7 +328,7 @@ static gw_status give_ropes(gw_tower *t, gw_tower_pass *p, const gw_grid_order *
 
 /* Pages in order: a tile's follow one another, and so do those of each window. */
 static gw_status give_pages(gw_tower *t, gw_tower_pass *p) {
-    const size_t whole = (size_t)pages_of(p->rows);
+    const size_t whole = (size_t)gw_tower_pages(p->rows);
     const size_t parts = (size_t)p->windows * (size_t)p->window_pages;
     const size_t n = whole > parts ? whole : parts;
     int32_t *pages = malloc(n * sizeof *pages);
@@ -370,9 +338,9 @@ static gw_status give_pages(gw_tower *t, gw_tower_pass *p) {
     for (size_t i = 0; i < n; i++) {
         pages[i] = (int32_t)i;
     }
-    gw_status status = write_to(t, &p->table[0][0], 2, pages, whole * sizeof *pages);
-    status =
-        status == GW_OK ? write_to(t, &p->table[0][1], 2, pages, parts * sizeof *pages) : status;
+    gw_status status = write_to(t, &p->room->table[0][0], 2, pages, whole * sizeof *pages);
+    status = status == GW_OK ? write_to(t, &p->room->table[0][1], 2, pages, parts * sizeof *pages)
+                             : status;
     free(pages);
     return status;
 }
@@ -380,15 +348,15 @@ static gw_status give_pages(gw_tower *t, gw_tower_pass *p) {
 /* What a tile's shape alone decides; it stays on the devices for the next tile of that shape. */
 static gw_status give_shape(gw_tower *t, gw_tower_pass *p, const gw_tile *tile,
                             const gw_grid_order *o) {
-    if (p->shape[0] == tile->rows && p->shape[1] == tile->columns) {
+    if (p->room->shape[0] == tile->rows && p->room->shape[1] == tile->columns) {
         return GW_OK;
     }
-    p->shape[0] = p->shape[1] = 0;
+    p->room->shape[0] = p->room->shape[1] = 0;
     GW_TRY(give_places(t, p, tile, o));
     GW_TRY(give_ropes(t, p, o));
     GW_TRY(give_pages(t, p));
-    p->shape[0] = tile->rows;
-    p->shape[1] = tile->columns;
+    p->room->shape[0] = tile->rows;
+    p->room->shape[1] = tile->columns;
     return GW_OK;
 }
 
@@ -428,8 +396,8 @@ static int all_finite(const float *x, size_t n) {
 
 enum { READ_BYTES = 1 << 20 }; /* at once: they are in the caches while they are looked at */
 
-static gw_status run_leg(gw_tower *t, gw_tower_leg *leg, const gw_grid_order *o, float *room,
-                         float *out) {
+static gw_status run_leg(gw_tower *t, const gw_tower_room *r, gw_tower_leg *leg,
+                         const gw_grid_order *o, float *out) {
     const int32_t group = t->merge * t->merge, rows = o->n / group;
     const size_t d = (size_t)t->d_out, width = d * (size_t)(1 + t->n_deep);
     set_step(&t->step, o, leg->windowed, gw_tower_more(t));
@@ -440,21 +408,20 @@ static gw_status run_leg(gw_tower *t, gw_tower_leg *leg, const gw_grid_order *o,
     if (leg->part == 0) {
         return GW_OK;
     }
-    const size_t of_row = d * sizeof *room;
+    const size_t of_row = d * sizeof(float);
+    const int which = leg->part - 1, on = r->result_on[which];
     const int32_t some = of_row < READ_BYTES ? (int32_t)(READ_BYTES / of_row) : 1;
     for (int32_t from = 0; from < rows; from += some) {
         const int32_t end = rows - from < some ? rows : from + some;
-        GW_TRY(device_of(t, leg->device)
-                   ->backend->read(leg->result, (size_t)from * of_row, room,
-                                   (size_t)(end - from) * of_row));
+        GW_TRY(gw_tower_device(t, on)->backend->read(r->result[which], (size_t)from * of_row,
+                                                     r->host, (size_t)(end - from) * of_row));
         for (int32_t i = from; i < end; i++) {
-            const float *row = room + (size_t)(i - from) * d;
+            const float *row = r->host + (size_t)(i - from) * d;
             if (!all_finite(row, d)) {
                 return gw_fail(GW_E_NUMERIC, t->model->name,
                                "rows of the vision tower are not finite: its weights are damaged");
             }
-            memcpy(out + (size_t)o->group[i] * width + (size_t)(leg->part - 1) * d, row,
-                   d * sizeof *out);
+            memcpy(out + (size_t)o->group[i] * width + (size_t)which * d, row, d * sizeof *out);
         }
     }
     return GW_OK;
@@ -473,7 +440,7 @@ gw_status gw_tower_run(gw_tower *t, const gw_patches *patches, int32_t number,
     for (int i = 0; i < p->n_legs; i++) {
         GW_TRY_DONE(between != NULL && between(user) != 0
                         ? gw_fail(GW_E_CANCELLED, "image", "cancelled at tile %d", number)
-                        : run_leg(t, &p->leg[i], &o, p->room, out));
+                        : run_leg(t, p->room, &p->leg[i], &o, out));
     }
 done:
     gw_grid_free(&o);
