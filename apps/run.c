@@ -246,7 +246,9 @@ static int load_cache(run_job *job) {
     while (same < held && same < job->n_prompt && tokens[same] == job->prompt[same]) {
         same++;
     }
-    job->cached = same == job->n_prompt ? same - 1 : same;
+    same = same == job->n_prompt ? same - 1 : same;
+    job->cached =
+        gw_session_same_seen(job->g.session, job->pictures.seen, job->pictures.n_seen, same);
     gw_status status = gw_session_rewind(job->g.session, (int32_t)job->cached);
     return status == GW_OK ? APP_OK : app_fail(status);
 }
@@ -270,6 +272,20 @@ static int save_cache(const run_job *job) {
 
 /* ---- generating ------------------------------------------------------------------------------ */
 
+/* Rows of pictures from that token on, counted from there. */
+static size_t seen_from(run_job *job, size_t from, const gw_seen_rows **seen) {
+    app_pictures *p = &job->pictures;
+    size_t k = 0;
+    while (k < p->n_seen && p->seen[k].at < from) {
+        k++;
+    }
+    for (size_t i = k; i < p->n_seen; i++) {
+        p->seen[i].at -= from;
+    }
+    *seen = p->seen != NULL ? p->seen + k : NULL;
+    return p->n_seen - k;
+}
+
 static int read_prompt(run_job *job) {
     double start = app_seconds();
     app_progress progress;
@@ -280,9 +296,11 @@ static int read_prompt(run_job *job) {
         status = gw_drafter_source(job->g.draft.drafter, job->source, job->n_source);
     }
     status = status == GW_OK ? generator_know(&job->g, job->prompt, job->cached) : status;
-    if (status == GW_OK && job->pictures.n_seen > 0) {
-        status = generator_read_seen(&job->g, job->prompt, job->n_prompt, job->pictures.seen,
-                                     job->pictures.n_seen);
+    const gw_seen_rows *seen = NULL;
+    size_t n_seen = seen_from(job, job->cached, &seen);
+    if (status == GW_OK && n_seen > 0) {
+        status = generator_read_seen(&job->g, job->prompt + job->cached,
+                                     job->n_prompt - job->cached, seen, n_seen);
     } else if (status == GW_OK) {
         status = generator_read(&job->g, job->prompt + job->cached, job->n_prompt - job->cached,
                                 &progress);
@@ -472,10 +490,13 @@ static int run_beams(run_job *job) {
                                  .prompt = job->prompt,
                                  .n_prompt = job->n_prompt,
                                  .n_forced = reads ? job->n_prompt - 1 : 0,
-                                 .max_tokens = job->o->n_predict};
+                                 .max_tokens = job->o->n_predict,
+                                 .seen = job->pictures.seen,
+                                 .n_seen = job->pictures.n_seen};
     int code = beams_run(job->o, job->g.model, generator_n_ctx(&job->g), &input);
     gw_free(job->prompt);
     gw_free(job->source);
+    pictures_free(&job->pictures);
     generator_close(&job->g);
     return code;
 }
@@ -488,10 +509,6 @@ static int run_run(const app_options *o) {
                            .batch = o->batch,
                            .images = o->image_files.n > 0};
     int beams = 0, code = beams_check(o, &beams);
-    if (code == APP_OK && need.images && (beams || o->prompt_cache != NULL)) {
-        app_error("--image: not together with %s", beams ? "--beams" : "--prompt-cache");
-        code = APP_USAGE;
-    }
     if (code == APP_OK && has_suffix(o) && (beams || need.images)) {
         app_error("--suffix: not together with %s", beams ? "--beams" : "--image");
         code = APP_USAGE;

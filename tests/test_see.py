@@ -49,8 +49,61 @@ def test_what_is_wrong(folder, tmp_path):
     for picture, words in (("", "empty"), ("/dev/zero", "the picture has more than 512 MiB")):
         done = text(folder, picture, check=False)
         assert done.returncode == 1 and words in done.stderr and done.stderr.count("\n") == 1, done.stderr
-    done = text(folder, PICTURES / "rgb.png", check=False, more=("--prompt-cache", tmp_path / "cache"))
-    assert done.returncode == 2 and "--prompt-cache" in done.stderr
+
+
+def test_prompt_cache(folder, tmp_path):
+    """The picture is read once, and not taken for another; a text after it is read anew."""
+    one, other, cache = PICTURES / "rgb.png", PICTURES / "grey.png", tmp_path / "cache"
+
+    def cached(picture, prompt):
+        done = run("run", "-m", folder, "--image", picture, "-p", prompt, "-n", "12", "--temp", "0", "--ignore-eos",
+                   "--no-display-prompt", "--prompt-cache", cache, "--stats", "json")
+        return done.stdout, json.loads(done.stderr.splitlines()[-1])["prompt"]["cached"]
+
+    plain = {(p, t): text(folder, p, prompt=t).stdout for p in (one, other) for t in ("w5 w6 w7", "w5 w9 w8 w4")}
+    assert cached(one, "w5 w6 w7") == (plain[one, "w5 w6 w7"], 0)
+    written = cache.read_bytes()
+    answer, again = cached(one, "w5 w6 w7")
+    assert answer == plain[one, "w5 w6 w7"] and again > 4 and cache.read_bytes() == written
+    answer, held = cached(one, "w5 w9 w8 w4")
+    assert answer == plain[one, "w5 w9 w8 w4"] and 2 < held < again
+    answer, held = cached(other, "w5 w9 w8 w4")
+    assert answer == plain[other, "w5 w9 w8 w4"] and held <= 1
+    done = run("run", "-m", folder, "-p", "w5", "-n", "2", "--no-stats", "--prompt-cache", cache)
+    assert "without its vision tower" in done.stderr and done.stdout
+
+
+def test_beams(folder):
+    """One beam is the greedy text; of several the best is no worse, and the picture matters."""
+    def beams(picture, n):
+        done = run("run", "-m", folder, "--image", picture, "-p", "w5 w6 w7", "-n", "6", "--no-display-prompt",
+                   "--beams", str(n), "--stats", "json")
+        return done.stdout, json.loads(done.stderr.splitlines()[-1])["logprob"]
+
+    one, other = PICTURES / "rgb.png", PICTURES / "grey.png"
+    greedy = run("run", "-m", folder, "--image", one, "-p", "w5 w6 w7", "-n", "6", "--temp", "0",
+                 "--no-display-prompt", "--no-stats").stdout
+    text_of_one, least = beams(one, 1)
+    assert text_of_one == greedy
+    assert beams(one, 4)[1] >= least and beams(other, 4) != beams(one, 4)
+
+
+def test_plan(folder):
+    """What the tower takes is named next to what layers take."""
+    say = ("plan", "-m", folder, "--device", "cpu", "-c", "64")
+    found = json.loads(run(*say, "-o", "json").stdout)["pictures"]
+    assert found["device"] == "cpu" and found["patches"] >= 64 and found["weight_bytes"] > 10000
+    assert found["scratch_bytes"] > found["patches"] * 16 * 4
+    assert "Pictures: the vision tower is on cpu, " in run(*say).stdout
+    assert json.loads(run(*say, "--no-mmproj", "-o", "json").stdout)["pictures"] is None
+    assert "Pictures" not in run("plan", "-m", DATA / "tales-2m-q4_0.gguf", "--device", "cpu", "-c", "64").stdout
+    done = run(*say, "--mmproj", DATA / "tales-2m-q4_0.gguf", check=False)
+    assert done.returncode == 1 and "projector_type" in done.stderr
+
+
+def test_wrong_words(folder):
+    done = text(folder, PICTURES / "rgb.png", check=False, more=("--suffix", "w3"))
+    assert done.returncode == 2 and "--suffix" in done.stderr
 
 
 def test_tower_without_pictures(folder, tmp_path):

@@ -117,6 +117,8 @@ static void free_batch(gw_batch *b) {
     free(b->slot);
     free(b->order);
     free(b->pictures.at);
+    free(b->pictures.name);
+    free(b->pictures.used);
     free(b->lora_roots.at);
     free(b->rows);
     free(b->of_row);

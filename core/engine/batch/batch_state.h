@@ -84,17 +84,22 @@ struct gw_request {
     int32_t *pictures; /* [views.n] their names (gw_seq_page); NULL: not named yet */
 };
 
-/* A picture by what it holds, so that pages are shared by that: its name is its place in the list.
- */
+/* A picture by what it holds, so that pages are shared by that. */
 typedef struct gw_picture_key {
     uint8_t digest[GW_PICTURE_DIGEST];
     int64_t n_patches;
     int32_t ahead; /* which of its rows stands at position 0, counted back */
     int32_t rows;  /* of the run, where they see one another               */
 } gw_picture_key;
+/* Names of the pictures that were read last. A name is never given twice: a picture that is not
+ * among them any more gets another one, and pages that have its first are not found again. */
+enum { GW_PICTURE_KEYS = 4096 };
 typedef struct gw_picture_keys {
-    gw_picture_key *at;
-    int32_t n, room;
+    gw_picture_key *at; /* [n] */
+    int32_t *name;      /* [n] */
+    uint64_t *used;     /* [n] when, counted in names that were given */
+    int32_t n, room, next;
+    uint64_t asked;
 } gw_picture_keys;
 
 /* Adapters with their scales, and the name in front of the first page of texts that have them. */

@@ -1,6 +1,6 @@
 /* core/engine/batch/pictures.c - pages of prompts with pictures are known by what the pictures
- * hold: in place of placeholder tokens stand numbers below 0, one for each picture that was ever
- * read here.
+ * hold: in place of placeholder tokens stand numbers below 0, one for each picture that is known
+ * here.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,32 +25,55 @@ const int32_t *gw_seq_page(const gw_seq *s, int32_t page, int32_t *room) {
     return room;
 }
 
+/* Room for one more key: grown, or that of the picture that was read longest ago. */
+static gw_status free_key(gw_picture_keys *keys, int32_t *out) {
+    if (keys->n == GW_PICTURE_KEYS) {
+        *out = 0;
+        for (int32_t i = 1; i < keys->n; i++) {
+            *out = keys->used[i] < keys->used[*out] ? i : *out;
+        }
+        return GW_OK;
+    }
+    if (keys->n == keys->room) {
+        const int32_t room = 2 * keys->room + 64;
+        gw_picture_key *at = realloc(keys->at, (size_t)room * sizeof *at);
+        keys->at = at != NULL ? at : keys->at;
+        int32_t *name = realloc(keys->name, (size_t)room * sizeof *name);
+        keys->name = name != NULL ? name : keys->name;
+        uint64_t *used = realloc(keys->used, (size_t)room * sizeof *used);
+        keys->used = used != NULL ? used : keys->used;
+        if (at == NULL || name == NULL || used == NULL) {
+            return gw_fail(GW_E_NOMEM, "cache", "no memory for the names of %d pictures", room);
+        }
+        keys->room = room;
+    }
+    *out = keys->n++;
+    return GW_OK;
+}
+
 static gw_status name_one(gw_picture_keys *keys, const gw_views *v, const gw_view *x,
                           int32_t *out) {
     gw_picture_key key;
+    int32_t at = 0;
     memset(&key, 0, sizeof key);
     memcpy(key.digest, x->sight->digest, sizeof key.digest);
     key.n_patches = x->sight->n_patches;
     key.ahead = x->pos - x->first;
     key.rows = v->whole > 0 ? x->n : 0;
-    for (int32_t i = keys->n - 1; i >= 0; i--) {
-        if (memcmp(&keys->at[i], &key, sizeof key) == 0) {
-            *out = i;
-            return GW_OK;
-        }
+    while (at < keys->n && memcmp(&keys->at[at], &key, sizeof key) != 0) {
+        at++;
     }
-    if (keys->n == keys->room) {
-        int32_t room = keys->room < 1 << 28 ? 2 * keys->room + 64 : keys->room;
-        gw_picture_key *more =
-            room > keys->room ? realloc(keys->at, (size_t)room * sizeof *more) : NULL;
-        if (more == NULL) {
-            return gw_fail(GW_E_NOMEM, "cache", "no memory for the names of %d pictures", room);
+    if (at == keys->n) {
+        if (keys->next == INT32_MAX - 2) {
+            return gw_fail(GW_E_LIMIT, "cache", "%d pictures were read; open the model anew",
+                           (int)keys->next);
         }
-        keys->at = more;
-        keys->room = room;
+        GW_TRY(free_key(keys, &at));
+        keys->at[at] = key;
+        keys->name[at] = keys->next++;
     }
-    keys->at[keys->n] = key;
-    *out = keys->n++;
+    keys->used[at] = keys->asked++;
+    *out = keys->name[at];
     return GW_OK;
 }
 

@@ -127,6 +127,8 @@ static gw_status make_lane(gw_beam *b, int32_t at) {
     gw_beam_lane *lane = &b->lane[at];
     size_t n = (size_t)b->o.n_beams;
     lane->first_slot = at * b->o.n_beams;
+    lane->views.grid = b->session->views.grid;
+    lane->views.whole = b->session->views.whole;
     lane->fork = calloc(n, sizeof *lane->fork);
     lane->next = calloc(n, sizeof *lane->next);
     if (lane->fork == NULL || lane->next == NULL) {
@@ -149,7 +151,8 @@ static gw_status make(gw_beam *b) {
     find_ends(b);
     GW_TRY(make_session(b));
     int32_t pages = b->n_lanes * b->o.n_beams * b->per;
-    size_t rows = (size_t)(b->chunk > b->widest ? b->chunk : b->widest);
+    int32_t pass = b->session->most_rows;
+    size_t rows = (size_t)(pass > b->widest ? pass : b->widest);
     b->lane = calloc((size_t)b->n_lanes, sizeof *b->lane);
     b->refs = calloc((size_t)pages, sizeof *b->refs);
     b->free = calloc((size_t)pages, sizeof *b->free);
@@ -204,6 +207,7 @@ void gw_beam_free(gw_beam *b) {
         }
         free(lane->fork);
         free(lane->next);
+        gw_views_free(&lane->views);
     }
     gw_session_free(b->session);
     free(b->lane);
@@ -259,6 +263,9 @@ static gw_status check_input(const gw_beam *b, const gw_beam_input *in, size_t i
                        "text %zu needs %zu tokens, a text may have %d of a context of %d",
                        index + 1, longest, (int)most_of(b, in), (int)b->n_ctx);
     }
+    if (in->n_seen > 0 && b->session->seeing.parts == 0) {
+        return gw_fail(GW_E_UNSUPPORTED, "image", "the model was opened without eyes");
+    }
     GW_TRY(check_tokens(b, "source", index, in->source, in->n_source));
     return check_tokens(b, "prompt", index, in->prompt, in->n_prompt);
 }
@@ -277,11 +284,16 @@ static int32_t less_of(const gw_beam *b, const gw_beam_lane *lane, const int32_t
 
 static gw_row row_of(const gw_beam *b, const gw_beam_lane *lane, const gw_beam_fork *f,
                      const int32_t *tokens, int32_t pos) {
-    return (gw_row){.token = tokens[pos],
-                    .pos = pos,
-                    .slot = f->slot,
-                    .last = lane->in->n_source > 0 ? (int32_t)lane->in->n_source - 1 : 0,
-                    .less = less_of(b, lane, tokens, pos)};
+    gw_row row = {.token = tokens[pos],
+                  .pos = pos,
+                  .slot = f->slot,
+                  .last = lane->in->n_source > 0 ? (int32_t)lane->in->n_source - 1 : 0,
+                  .less = less_of(b, lane, tokens, pos) + gw_views_less(&lane->views, pos)};
+    int any = 0;
+    if (lane->views.n > 0 && pos < (int32_t)lane->in->n_prompt) {
+        gw_views_look(&lane->views, pos, 1, &row.seen, &any);
+    }
+    return row;
 }
 
 static gw_status read_source(gw_beam *b, const gw_beam_lane *lane) {
@@ -331,9 +343,13 @@ static gw_status begin(gw_beam *b, gw_beam_lane *lane, const gw_beam_input *in, 
     }
     gw_beam_fork *f = &lane->fork[0];
     int32_t n = (int32_t)in->n_prompt, last = 0;
+    GW_TRY(gw_views_add(&lane->views, in->seen, in->n_seen, 0, in->n_prompt));
     GW_TRY(gw_beam_reserve(b, f, n - 1));
     for (int32_t at = 0; at < n;) {
+        int whole; /* rows of a picture that see one another are in a pass of their own */
         int32_t some = n - at < b->chunk ? n - at : b->chunk;
+        int32_t part = gw_views_stop(&lane->views, at, &whole) - at;
+        some = whole || part < some ? part : some;
         for (int32_t i = 0; i < some; i++) {
             b->rows[i] = row_of(b, lane, f, in->prompt, at + i);
         }
@@ -369,6 +385,7 @@ static void end(gw_beam *b, gw_beam_lane *lane) {
     if (lane->h.o != NULL) {
         gw_hypotheses_free(&lane->h);
     }
+    gw_views_cut(&lane->views, 0);
     lane->in = NULL;
 }
 

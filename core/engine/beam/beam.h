@@ -15,6 +15,7 @@ typedef struct gw_beam_fork {
 typedef struct gw_beam_lane {
     const gw_beam_input *in; /* NULL: free */
     size_t index;
+    gw_views views; /* pictures of the prompt */
     gw_hypotheses h;
     gw_beam_fork *fork, *next; /* [n_beams], of h.running */
     int32_t first_slot;

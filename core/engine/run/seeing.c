@@ -91,6 +91,22 @@ void gw_views_cut(gw_views *v, int32_t pos) {
     }
 }
 
+gw_status gw_views_copy(gw_views *to, const gw_views *from) {
+    if (from->n > to->room) {
+        gw_view *more = realloc(to->view, (size_t)from->n * sizeof *more);
+        if (more == NULL) {
+            return gw_fail(GW_E_NOMEM, "image", "no memory for %d pictures", (int)from->n);
+        }
+        to->view = more;
+        to->room = from->n;
+    }
+    for (; to->n < from->n; to->n++) {
+        to->view[to->n] = from->view[to->n];
+        atomic_fetch_add(&to->view[to->n].sight->holders, 1);
+    }
+    return GW_OK;
+}
+
 void gw_views_free(gw_views *v) {
     gw_views_cut(v, 0);
     free(v->view);

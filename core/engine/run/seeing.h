@@ -43,6 +43,8 @@ int gw_views_needed(const gw_hparams *hp); /* gw_views.grid */
 gw_status gw_views_add(gw_views *v, const gw_seen_rows *seen, size_t n_seen, int32_t pos, size_t n);
 /* Forget what stands from position pos on; of a run that it cuts, the rest stays. */
 void gw_views_cut(gw_views *v, int32_t pos);
+/* Those of another timeline into an empty one. GW_E_NOMEM. */
+gw_status gw_views_copy(gw_views *to, const gw_views *from);
 void gw_views_free(gw_views *v);
 /* Up to where a prompt goes on in one pass from pos: to the end of the run that begins there
  * (*whole 1), or to the next one; INT32_MAX: nothing stops it. */

@@ -6,6 +6,7 @@
  *   words   u64 [layers]: in which arithmetic the layer's prompt was computed
  *   tokens  i32 [tokens]
  *   check   u64 of head, words and tokens
+ *   sights  where pictures stand in the timeline: session_pictures.h
  *   cache   for every page of 64 positions: K and V of every layer, as on the device; positions
  *           that are not of the timeline are zero, and pages that a layer with a window has let go
  *   states  where the model has recurrent blocks or windows: of every token a byte, 1 where it was
@@ -24,6 +25,7 @@
 #include "core/base/hash.h"
 #include "core/base/save.h"
 #include "core/base/size.h"
+#include "core/engine/run/session_pictures.h"
 #include "core/engine/run/session_state.h"
 #include "include/godwit_bind.h"
 
@@ -35,9 +37,9 @@ typedef struct head {
     uint32_t version, fmt;
     uint64_t model[2];
     int32_t n_layers, kv_heads, d_head, page, tokens, prompted;
-    int32_t floor; /* of the cache: gw_kv */
-    int32_t unused;
-    uint64_t bytes; /* of the whole file */
+    int32_t floor;    /* of the cache: gw_kv */
+    int32_t pictures; /* runs of rows of pictures */
+    uint64_t bytes;   /* of the whole file */
 } head;
 _Static_assert(sizeof(head) == 72, "the head has no gaps");
 
@@ -199,6 +201,8 @@ static gw_status put(writer *w, const void *data, size_t n) {
     return gw_save_write(&w->file, data, n);
 }
 
+static gw_status put_more(void *user, const void *data, size_t n) { return put(user, data, n); }
+
 static gw_status put_pages(gw_session *s, writer *w, char *room) {
     for (int32_t page = 0; page < pages_of(s->pos); page++) {
         for (int i = 0; i < GW_KV_PARTS * s->model->hp.n_layers; i++) {
@@ -238,6 +242,7 @@ static gw_status put_all(gw_session *s, writer *w, const head *h, const uint64_t
     GW_TRY(put(w, words, (size_t)h->n_layers * sizeof *words));
     GW_TRY(put(w, s->tokens, (size_t)s->pos * sizeof *s->tokens));
     GW_TRY(gw_save_write(&w->file, &w->check.h, sizeof w->check.h));
+    GW_TRY(gw_pictures_put(&s->views, put_more, w));
     GW_TRY(put_pages(s, w, room));
     GW_TRY(put_states(s, w, room));
     return gw_save_write(&w->file, &w->check.h, sizeof w->check.h);
@@ -253,14 +258,13 @@ static gw_status refuse_source(const gw_session *s, const char *path) {
 }
 
 gw_status gw_session_save(gw_session *s, const char *path) {
-    if (s->views.n > 0) { /* where they stand would have to be known, and what they hold */
-        return gw_fail(GW_E_UNSUPPORTED, path, "a session with pictures cannot be saved");
-    }
     head h;
     GW_TRY(refuse_source(s, path));
     GW_TRY(gw_session_return(s));
     GW_TRY(describe(s, path, s->pos, &h));
     h.prompted = s->prompted;
+    h.pictures = s->views.n;
+    h.bytes += gw_pictures_bytes(&s->views);
     h.floor = s->kv.floor < s->pos ? s->kv.floor : s->pos;
     char *room = room_for_pieces(s);
     uint64_t *words = arithmetic_of(s);
@@ -311,6 +315,8 @@ static gw_status take_checked(source *in, void *data, size_t n) {
     return GW_OK;
 }
 
+static gw_status take_more(void *user, void *data, size_t n) { return take_checked(user, data, n); }
+
 static gw_status take_check(source *in) {
     uint64_t check;
     GW_TRY(take(in, &check, sizeof check));
@@ -329,7 +335,7 @@ static gw_status compare(const gw_session *s, const char *path, const head *got,
                        (unsigned)got->version, VERSION);
     }
     if (got->tokens < 0 || got->prompted < 0 || got->prompted > got->tokens || got->floor < 0 ||
-        got->floor > got->tokens) {
+        got->floor > got->tokens || got->pictures < 0 || got->pictures > got->tokens) {
         return gw_fail(GW_E_METADATA, path, "is damaged: %d tokens, %d of a prompt",
                        (int)got->tokens, (int)got->prompted);
     }
@@ -348,6 +354,15 @@ static gw_status compare(const gw_session *s, const char *path, const head *got,
     if (got->tokens > s->n_ctx) {
         return gw_fail(GW_E_CONTEXT, path, "holds %d tokens, the context %d", (int)got->tokens,
                        (int)s->n_ctx);
+    }
+    if (got->pictures > 0 && s->seeing.parts == 0) {
+        return gw_fail(GW_E_UNSUPPORTED, path,
+                       "holds %d runs of rows of pictures, and the model was opened without its "
+                       "vision tower",
+                       (int)got->pictures);
+    }
+    if (got->pictures > 0 && size == got->bytes && size > want.bytes) {
+        return GW_OK; /* pictures say themselves how much they take */
     }
     if (got->bytes != want.bytes || size != want.bytes) {
         return gw_fail(size < want.bytes ? GW_E_TRUNCATED : GW_E_BOUNDS, path,
@@ -421,7 +436,9 @@ static void stand_at(gw_session *s, int32_t tokens, int32_t prompted, int32_t fl
 
 /* From here on the session changes: an error leaves it empty. */
 static gw_status take_body(gw_session *s, source *in, const head *h) {
+    head want;
     empty(s);
+    GW_TRY(describe(s, in->path, h->tokens, &want));
     GW_TRY(take_checked(in, s->tokens, (size_t)h->tokens * sizeof *s->tokens));
     GW_TRY(take_check(in));
     for (int32_t i = 0; i < h->tokens; i++) {
@@ -430,6 +447,9 @@ static gw_status take_body(gw_session *s, source *in, const head *h) {
                            (int)s->tokens[i], (int)s->model->hp.n_vocab - 1);
         }
     }
+    GW_TRY(h->pictures > 0 ? gw_pictures_take(s, in->path, h->pictures, h->tokens,
+                                              h->bytes - want.bytes, take_more, in)
+                           : GW_OK);
     char *room = room_for_pieces(s);
     if (room == NULL) {
         return gw_fail(GW_E_NOMEM, in->path, "no memory to read it");
@@ -469,6 +489,9 @@ gw_status gw_session_load(gw_session *s, const char *path) {
     }
     if (status == GW_OK) {
         status = take_body(s, &in, &h);
+        if (status != GW_OK) {
+            empty(s); /* pictures may be there already */
+        }
     }
     close(in.fd);
     return status;
@@ -488,9 +511,6 @@ static gw_status check_pair(const gw_session *to, const gw_session *from) {
     if (from->pos > to->n_ctx) {
         return gw_fail(GW_E_CONTEXT, "session", "%d tokens, but the context of the copy holds %d",
                        (int)from->pos, (int)to->n_ctx);
-    }
-    if (from->views.n > 0) {
-        return gw_fail(GW_E_UNSUPPORTED, "session", "a session with pictures cannot be copied");
     }
     return refuse_source(from, "session");
 }
@@ -528,7 +548,8 @@ gw_status gw_session_copy(gw_session *to, gw_session *from) {
     if (status == GW_OK) {
         empty(to);
         memcpy(to->tokens, from->tokens, (size_t)from->pos * sizeof *to->tokens);
-        status = copy_pieces(to, from, room);
+        status = gw_views_copy(&to->views, &from->views);
+        status = status == GW_OK ? copy_pieces(to, from, room) : status;
     }
     if (status == GW_OK) {
         to->adapting.own = from->adapting.own;
