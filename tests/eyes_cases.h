@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "core/engine/run/tower_state.h"
 #include "core/image/patches.h"
 #include "include/godwit_see.h"
 #include "include/godwit_sleep.h"
@@ -158,7 +159,7 @@ static inline void eyes_asleep(const char *device, int moves) {
 static inline void eyes_on_device(const char *device) {
     static const char *const folder[] = {"qwen3vl", "qwen35",  "qwen25vl",   "mistral3", "gemma3",
                                          "gemma4",  "smolvlm", "internvl6b", "internvl", "lfm2vl",
-                                         "glm4v",   "kimivl",  "llama4",  "gemma4e"};
+                                         "glm4v",   "kimivl",  "llama4",     "gemma4e"};
     for (size_t i = 0; i < sizeof folder / sizeof folder[0]; i++) {
         const char *kv = i % 2 == 0 ? "f32" : "f16";
         size_t n = 0, m = 0;
@@ -188,6 +189,58 @@ static inline void eyes_in_halves(const char *device) {
         }
         print_message("%s: %.1e\n", folder[i], sqrt(off / power));
         assert_true(off > 0.0 && off < 4e-4 * power);
+        free(want);
+        free(have);
+    }
+}
+
+extern const gw_backend *const gw_backends[];
+
+/* Rows of the example's picture by a tower out of its own file, whose largest tile is known. */
+static inline gw_tower *rows_of_file(const char *folder, const char *device, float **rows,
+                                     size_t *n) {
+    char path[600], file[640];
+    example x = {.sight = NULL};
+    gw_tower *t;
+    gw_sight *s;
+    snprintf(path, sizeof path, "tests/data/goldens-eyes/%s/golden.safetensors", folder);
+    snprintf(file, sizeof file, "tests/data/goldens-eyes/%s/mmproj.gguf", folder);
+    const gw_model_options o = {.path = file, .mmproj = file, .device = device, .exact = 1};
+    reference_open(&x.file, path);
+    read_patches(&x);
+    must(gw_tower_open(&o, gw_backends, 1, &t));
+    must(gw_tower_see(t, &x.patches, NULL, NULL, &s));
+    *n = (size_t)s->n_rows * (size_t)s->width;
+    *rows = malloc(*n * sizeof **rows);
+    assert_non_null(*rows);
+    memcpy(*rows, s->rows, *n * sizeof **rows);
+    gw_sight_free(s);
+    reference_close(&x.file);
+    return t;
+}
+
+/* Memory for the largest picture is taken when a tower is opened, no more than is foretold, and
+ * what a smaller one becomes in it has the bits of the CPU. */
+static inline void eyes_reserved(const char *device) {
+    static const char *const folder[] = {"qwen25vl", "gemma4"};
+    for (size_t i = 0; i < sizeof folder / sizeof folder[0]; i++) {
+        float *want, *have;
+        size_t n, m;
+        gw_device_info now;
+        gw_tower *t = rows_of_file(folder[i], "cpu", &want, &n);
+        gw_tower_free(t);
+        t = rows_of_file(folder[i], device, &have, &m);
+        assert_int_equal(n, m);
+        assert_memory_equal(have, want, n * sizeof *have);
+        const gw_place *place = &t->model->place;
+        assert_true(t->most > 0 && place->n_devices == 2 && t->room.rows >= t->most);
+        place->devices[1].backend->describe(place->devices[1].device, 0, &now);
+        const uint64_t taken = place->info[1].free_bytes - now.free_bytes;
+        print_message("%s: %llu bytes of %llu\n", folder[i], (unsigned long long)taken,
+                      (unsigned long long)(t->use[1].weights + gw_tower_scratch(t, 1)));
+        assert_true(now.free_bytes <= place->info[1].free_bytes);
+        assert_true(taken <= t->use[1].weights + gw_tower_scratch(t, 1));
+        gw_tower_free(t);
         free(want);
         free(have);
     }

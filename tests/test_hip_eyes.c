@@ -18,9 +18,15 @@ static void asleep(void **state) {
     eyes_asleep("hip", 1);
 }
 
+static void reserved(void **state) {
+    (void)state;
+    eyes_reserved("hip");
+}
+
 static int run(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(towers), cmocka_unit_test(halves),
-                                       cmocka_unit_test(asleep)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reserved), cmocka_unit_test(towers),
+                                       cmocka_unit_test(halves), cmocka_unit_test(asleep)};
+    cmocka_set_test_filter(getenv("GODWIT_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

@@ -219,6 +219,37 @@ static uint64_t product_bytes(const gw_tower *t, uint64_t rows) {
     return 2 * rows * widest * sizeof(float);
 }
 
+/* What attention of floats works with over so many pages of a row: scores, and sums of groups of
+ * pages, of which kernels keep AT_ONCE each, or what one group takes. */
+static uint64_t attention_bytes(const gw_tower *t, uint64_t rows, uint64_t pages) {
+    enum { AT_ONCE = 64 << 20, GROUP = 8, BLOCKS = 1 << 20 };
+    const gw_hparams *hp = &t->model->hp;
+    uint64_t most = 0;
+    for (int l = 0; l < hp->n_layers; l++) {
+        const gw_layer *y = &hp->layer[l];
+        const uint64_t e = (uint64_t)y->d_head, wide = e <= 64 ? 64 : e <= 128 ? 128 : 256;
+        const uint64_t row = (uint64_t)y->n_heads * sizeof(float), groups = pages / GROUP + 1;
+        const uint64_t all = rows * row * pages * GW_PAGE, one = rows * row * wide;
+        const uint64_t scores = all < AT_ONCE ? all : AT_ONCE;
+        uint64_t sums = one * groups < AT_ONCE ? one * groups : AT_ONCE;
+        sums = one > sums ? one : sums;
+        const uint64_t own =
+            scores + sums + rows * row * (2 * groups + (uint64_t)y->v_head) + BLOCKS;
+        most = own > most ? own : most;
+    }
+    return most;
+}
+
+/* Memory of kernels grows with the layers, of windows and of whole tiles, and what was smaller
+ * stays. */
+static uint64_t kernel_bytes(const gw_tower *t, const gw_tower_pass *p) {
+    const uint64_t rows = (uint64_t)p->rows;
+    uint64_t bytes = product_bytes(t, rows) +
+                     gw_place_kernel_bytes(&t->model->hp, rows, (uint64_t)p->pages) +
+                     attention_bytes(t, rows, (uint64_t)gw_tower_pages(p->rows));
+    return t->window > 0 ? bytes + attention_bytes(t, rows, (uint64_t)p->window_pages) : bytes;
+}
+
 gw_status gw_tower_need(gw_tower *t) {
     enum { OF_LEG = 1 << 16 }; /* parameters of launches, and roundings */
     uint64_t need[GW_MAX_DEVICES] = {0}, arena[GW_MAX_DEVICES] = {0};
@@ -230,11 +261,9 @@ gw_status gw_tower_need(gw_tower *t) {
     status = status == GW_OK ? build(t, &p, rows) : status;
     for (int d = 0; d < t->model->place.n_devices && status == GW_OK; d++) {
         t->use[d].memory = need[d] + arena[d];
-        t->use[d].kernels = arena[d] > 0 ? product_bytes(t, (uint64_t)rows) +
-                                               gw_place_kernel_bytes(&t->model->hp, (uint64_t)rows,
-                                                                     (uint64_t)p.pages) +
-                                               (uint64_t)p.n_legs * (gw_step_bytes(rows) + OF_LEG)
-                                         : 0;
+        t->use[d].kernels =
+            arena[d] > 0 ? kernel_bytes(t, &p) + (uint64_t)p.n_legs * (gw_step_bytes(rows) + OF_LEG)
+                         : 0;
     }
     gw_tower_pass_free(&p);
     gw_tower_room_free(t, &room);
