@@ -86,8 +86,8 @@ gw_status gw_see_places(const gw_model *model, const int32_t *tokens, size_t n,
  * sights as long as they are in its timeline. */
 gw_status gw_session_prefill_seen(gw_session *s, const int32_t *tokens, size_t n,
                                   const gw_seen_rows *seen, size_t n_seen);
-/* A session with pictures is saved with the rows that it holds, and loaded where a vision tower
- * with the same weights is open (else GW_E_METADATA, GW_E_UNSUPPORTED).
+/* A session with pictures is saved with the rows that it holds, and loaded where the model was
+ * opened with its vision tower (else GW_E_UNSUPPORTED).
  *
  * Of the session's first n tokens, which a prompt with seen [n_seen] begins with as well: how many
  * stand with the same pictures. A picture counts as a whole, or not at all. */
