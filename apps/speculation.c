@@ -93,14 +93,14 @@ static int is_fixed(const app_options *o) { return strncmp(o->draft_length, "fix
 /* What a draft reads against what a token of the model does, where that is a part to speak of; one
  * that reads more than the model is not used unless their number is given. bench measures
  * what it is told to. */
-static void weigh(const drafter_parts *parts, gw_model **model) {
+static void weigh(const drafter_parts *parts, app_draft *draft) {
     enum { FEW = 10 };
     gw_model_info own, target;
     char reads[32], whole[32];
-    if (*model == NULL) {
+    if (draft->model == NULL) {
         return;
     }
-    gw_model_describe(*model, &own);
+    gw_model_describe(draft->model, &own);
     gw_model_describe(parts->target, &target);
     if (own.decode_bytes <= target.decode_bytes / FEW) {
         return;
@@ -111,8 +111,7 @@ static void weigh(const drafter_parts *parts, gw_model **model) {
         app_note("draft   %s is not used: it reads %s for a token, the model itself %s; "
                  "--draft-length fixed:K drafts all the same",
                  own.name, reads, whole);
-        app_close_model(*model);
-        *model = NULL;
+        draft_close(draft);
         return;
     }
     app_note("draft   %s reads %s for a token, the model %s: "
@@ -193,7 +192,7 @@ static int try_draft(drafter_parts *parts, const char *path, int mtp, app_draft 
     if (code != APP_OK) {
         return -code;
     }
-    weigh(parts, &out->model);
+    weigh(parts, out);
     if (out->model == NULL) {
         parts->mtp = 0;
         return 0;
@@ -393,13 +392,13 @@ int draft_open(const app_options *o, const gw_model *target, const char *path, g
         code = open_auto(&parts, path, out);
     } else if (code == APP_OK && !parts.lookup) {
         code = open_draft_model(&parts, draft_path(&parts), &out->model);
-        if (code == APP_OK) {
-            weigh(&parts, &out->model);
-        }
     }
     if (code == APP_OK && out->drafter == NULL && (out->model != NULL || parts.lookup)) {
         gw_status status = make_drafter(&parts, out);
         code = status == GW_OK ? APP_OK : app_fail(status);
+        if (code == APP_OK && !is_auto) { /* what is wrong with it has been said by then */
+            weigh(&parts, out);
+        }
     }
     gw_free(parts.corpus);
     name_draft(&parts, out);
@@ -425,7 +424,7 @@ int draft_open_many(const app_options *o, const gw_model *target, const char *pa
     } else if (o->draft != NULL && !*lookup) {
         code = open_draft_model(&parts, draft_path(&parts), &draft.model);
         if (code == APP_OK) {
-            weigh(&parts, &draft.model);
+            weigh(&parts, &draft);
         }
     }
     *model = draft.model;

@@ -169,7 +169,8 @@ static gw_tensor *oc_weight(op_setup *s, gw_fmt fmt, int rows, int cols, int kee
     gw_weight_source src = {.map = mapped ? state.bytes : NULL,
                             .rows = oc_produce,
                             .state = &state,
-                            .keep_rows = keep_rows};
+                            .keep_rows = keep_rows,
+                            .thin = s->c->rank > 0 && s->c->op == GW_OP_EXPERTS_DOWN};
     assert_int_equal(s->backend->load_weight(s->device, t, &src), GW_OK);
     s->owned[s->n_owned++] = t->buf;
     return t;
@@ -576,7 +577,10 @@ static void oc_experts(op_setup *s, int keep_rows, int mapped) {
                           .used = u,
                           .act = {.kind = c->act, .limit = c->limit, .alpha = 1.702f},
                           .gate_input = c->gate_input,
-                          .order = c->order};
+                          .order = c->order,
+                          .rank = c->rank,
+                          .end = {c->m[0], c->m[0], c->m[0]},
+                          .part = {0, -1, -1}};
     s->node.in[0] = oc_input(s, c->fmt[0], s->rows, glu ? c->k : c->k * u);
     s->node.in[1] = oc_route_of(s);
     for (int i = 0; i < parts; i++) {

@@ -41,6 +41,7 @@ typedef struct op_case {
     float limit;
     gw_route_args route;             /* its used, and experts: of EXPERTS too */
     int experts, gate_input, chosen; /* chosen: 1 all rows the same, 2 few experts */
+    int rank;                        /* EXPERTS: of adapters; expert 0 is not chosen */
     gw_scan_kind scan;               /* SCAN: heads, kv_heads groups, e keys, v_dim values */
     int taps, by_channel, tiled, together, entries; /* CONV, SCAN; together: both logits in one */
     int gate_first, wide; /* GROUP_NORM: gates 1, kv_heads groups; wide: a weight for all */
@@ -506,6 +507,10 @@ static const op_case op_cases[] = {
     {.op = GW_OP_EXPERTS_GLU, .why = "prefill, few experts, to act8", .n = 90, .k = 256,
      .m = {160}, .fmt = {GW_FMT_Q4_K, GW_FMT_Q4_K}, OC_PRE, .experts = 8, .route = {.used = 2},
      .gated = 1, .chosen = 2, .out = GW_FMT_ACT8},
+    {.op = GW_OP_EXPERTS_GLU, .why = "A of adapters", .n = 5, .k = 96, .m = {16}, .fmt = OC_F32,
+     OC_DEC, .experts = 5, .route = {.used = 2}, .chosen = 1, .act = GW_ACT_NONE, .rank = 16},
+    {.op = GW_OP_EXPERTS_DOWN, .why = "B of adapters", .n = 5, .k = 16, .m = {64}, .fmt = OC_F32,
+     OC_DEC, .experts = 5, .route = {.used = 2}, .chosen = 1, .addend = 1, .rank = 16},
     {.op = GW_OP_EXPERTS_DOWN, .why = "one row", .n = 1, .k = 80, .m = {96}, .fmt = OC_F16,
      OC_DEC, .experts = 8, .route = {.used = 3}},
     {.op = GW_OP_EXPERTS_DOWN, .why = "5 rows, ragged, bias, addend", .n = 5, .k = 37, .m = {45},

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 GODWIT = os.environ["GODWIT_BIN"]
-SHARED = Path(os.environ.get("GODWIT_SHARED", ROOT.parent / "shared"))
+SHARED = Path(os.environ.get("GODWIT_SHARED", ROOT.parent / "shared")).resolve()
 TALES = SHARED / "models" / "tales-2m"
 PROMPT = ["-p", "the old man went down to", "-n", "24", "--temperature", "0", "--threads", "1"]
 

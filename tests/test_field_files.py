@@ -158,7 +158,7 @@ def test_wrappers(kind, tmp_path):
 
 
 @needs_goldens
-@pytest.mark.parametrize("change", [{"architectures": ["Qwen3ForRewardModel"]}, {"architectures": ["LlamaForCausalLMEagle3"]},
+@pytest.mark.parametrize("change", [{"architectures": ["Qwen3ForRewardModel"]}, {"architectures": ["LlamaForCausalLMEagle"]},
                                     {"architectures": ["MyOwn"], "auto_map": {"AutoModel": "x.MyOwn"}}])
 def test_other_classes_are_no_wrappers(change, tmp_path):
     folder = changed("qwen3", tmp_path / "m", model_type="qwen3", **change)

@@ -333,12 +333,19 @@ static void *load(void *user) {
     return NULL;
 }
 
+/* Held meanwhile: an adapter that is among those who wait begins after them, and who comes later
+ * goes on waiting. */
 void models_tell_waiting(entry *e, model *m) {
-    while (e->waits != NULL) {
+    e->users++;
+    while (e->waits != NULL && (m == NULL || e->adapting == NULL)) {
         model_wait *wait = e->waits;
         models_forget(wait);
         e->users += m != NULL;
         wait->done(wait->user, m, m != NULL ? NULL : &e->why);
+    }
+    e->users--;
+    if (m != NULL && e->users == 0 && e->adapting != NULL && e->state == MODEL_READY) {
+        models_adapt(e);
     }
 }
 
@@ -660,15 +667,6 @@ int models_open(server *s, models **out) {
         return APP_FAILURE;
     }
     all->n = all->n_found;
-    code = adapters_read(s->o, &all->adapters);
-    if (code != APP_OK) {
-        return code;
-    }
-    if (all->n > 1 && (s->o->lora.n > 0 || s->o->allow_lora_loading)) {
-        app_error("--lora, --allow-lora-loading: adapters belong to one model, and %zu are served",
-                  all->n);
-        return APP_USAGE;
-    }
     for (size_t i = 0; i < all->n; i++) {
         entry *e = &all->entries[i];
         e->all = all;
@@ -683,6 +681,15 @@ int models_open(server *s, models **out) {
         pthread_mutex_init(&e->lock, NULL);
         pthread_mutex_init(&e->encoding, NULL);
         pthread_cond_init(&e->wake, NULL);
+    }
+    code = adapters_read(s->o, &all->adapters);
+    if (code != APP_OK) {
+        return code;
+    }
+    if (all->n > 1 && (s->o->lora.n > 0 || s->o->allow_lora_loading)) {
+        app_error("--lora, --allow-lora-loading: adapters belong to one model, and %zu are served",
+                  all->n);
+        return APP_USAGE;
     }
     return APP_OK;
 }

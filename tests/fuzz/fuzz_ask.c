@@ -3,22 +3,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/lora.h"
 #include "apps/option_table.c"
 #include "apps/sampling.c"
 #include "apps/serve/ask.c"
 #include "apps/serve/chat_fit.c"
 #include "apps/serve/chat_text.c"
 #include "apps/serve/fault.c"
+#include "apps/serve/models.h"
 #include "apps/serve/text.c"
 #include "apps/serve/tools.c"
 #include "apps/serve/wide.c"
 
 void app_note(const char *fmt, ...) { (void)fmt; } /* nothing is printed here */
-/* No adapter has a name. */
-int lora_named(const app_options *o, const char *name, gw_lora_pick *out) {
-    (void)o, (void)name, (void)out;
-    return 0;
+/* No adapter is there. */
+const adapters *models_adapters(const models *all) {
+    static const adapters none;
+    (void)all;
+    return &none;
 }
 
 static void check(int code, const fault *f) {
