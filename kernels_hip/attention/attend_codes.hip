@@ -342,25 +342,23 @@ struct codes_unit {
     gw_span span;
 };
 
-/* Prefetches a tile; below 0: nothing, as a group of copies of its own. A team. */
-GW_DEVICE void fetch_codes(uint8_t *to, const void *cache, int64_t tile, int bytes) {
-    const uint8_t *from = (const uint8_t *)cache + (tile < 0 ? 0 : tile) * bytes;
-    for (int i = 16 * gw_lane(); tile >= 0 && i < bytes; i += 16 * GW_LANES) {
+/* Prefetches a tile; a team. */
+GW_DEVICE void fetch_codes(uint8_t *to, const void *cache, size_t tile, int bytes) {
+    const uint8_t *from = (const uint8_t *)cache + tile * bytes;
+    for (int i = 16 * gw_lane(); i < bytes; i += 16 * GW_LANES) {
         gw_copy_async(to + i, from + i);
     }
     gw_copy_commit();
 }
 
-/* K of this page is under way, and with two slots that of the next one, unless it is below 0, as
- * soon as the scores are there. */
 template <int BITS, int HEADS>
 __device__ static inline void attend_page_of_codes(const struct gw_attend_codes_params &p,
                                                    const codes_desk<HEADS> &d, int e,
-                                                   const codes_unit &u, int page, int64_t tile,
-                                                   int64_t next) {
+                                                   const codes_unit &u, int page, size_t tile) {
     const int bytes = GW_CODES_TILE(e, BITS), base = page * GW_PAGE;
     const int from = u.span.lo > base ? u.span.lo - base : 0;
     const int end = u.span.pos + 1 - base < GW_PAGE ? u.span.pos + 1 - base : GW_PAGE;
+    fetch_codes(d.k, p.k, tile, bytes);
     if (p.slots == 2) {
         fetch_codes(d.v, p.v, tile, bytes);
         gw_copy_wait<1>();
@@ -372,19 +370,13 @@ __device__ static inline void attend_page_of_codes(const struct gw_attend_codes_
     gw_sync_team();
     if (p.slots == 1) {
         fetch_codes(d.v, p.v, tile, bytes);
-    } else {
-        fetch_codes(d.k, p.k, next, bytes);
     }
     codes_weights weights[HEADS];
 #pragma unroll
     for (int h = 0; h < HEADS; h++) {
         weights[h] = weigh_codes(d.score + h * GW_PAGE, from, end);
     }
-    if (p.slots == 1) {
-        gw_copy_wait<0>();
-    } else {
-        gw_copy_wait<1>();
-    }
+    gw_copy_wait<0>();
     gw_sync_team();
     cut_weights<BITS, HEADS>(d, e, from, end, weights);
     gw_sync_team();
@@ -409,9 +401,6 @@ __device__ static inline void attend_page_of_codes(const struct gw_attend_codes_
         }
     }
     gw_sync_team(); /* its tiles are free */
-    if (p.slots == 1) {
-        fetch_codes(d.k, p.k, next, bytes);
-    }
 }
 
 /* The pages of a block, joined; a team for 32 values of a head. */
@@ -466,22 +455,16 @@ __device__ static inline void attend_codes(const struct gw_attend_codes_params &
         if (u.n <= 0) {
             continue; /* the whole block */
         }
-        const int32_t *table = p.pages + (size_t)gw_step_slot(p.step, u.row) * p.table_stride;
-        const auto tile_of = [&](int i) {
-            return i < u.n ? (int64_t)table[u.first + i] * p.kv_heads + u.g : -1;
-        };
-        int64_t now = tile_of(gw_team());
-        fetch_codes(d.k, p.k, now, GW_CODES_TILE(e, BITS));
         for (int h = gw_team(); h < HEADS; h += teams) {
             take_query<HEADS>(d,
                               h < u.heads ? p.q + ((size_t)u.row * p.heads + u.head + h) * e : 0, e,
                               h);
         }
         __syncthreads();
+        const int32_t *table = p.pages + (size_t)gw_step_slot(p.step, u.row) * p.table_stride;
         for (int i = gw_team(); i < u.n; i += teams) {
-            const int64_t next = tile_of(i + teams);
-            attend_page_of_codes<BITS, HEADS>(p, d, e, u, u.first + i, now, next);
-            now = next;
+            const size_t at_tile = (size_t)table[u.first + i] * p.kv_heads + u.g;
+            attend_page_of_codes<BITS, HEADS>(p, d, e, u, u.first + i, at_tile);
         }
         __syncthreads();
         if (p.grouped) {

@@ -21,6 +21,10 @@ const adapters *models_adapters(const models *all) {
     (void)all;
     return &none;
 }
+int32_t adapters_find(const adapters *all, const char *name) {
+    (void)all, (void)name;
+    return -1;
+}
 
 static void check(int code, const fault *f) {
     if ((code != 0) != (f->status != 0) || strchr(f->text, '\n') != NULL) {

@@ -26,6 +26,10 @@ const adapters *models_adapters(const models *all) {
     (void)all;
     return &none;
 }
+int32_t adapters_find(const adapters *all, const char *name) {
+    (void)all, (void)name;
+    return -1;
+}
 
 enum { TIMES = 1024, BYTES_MAX = 1 << 19, SLACK = 1 << 17 };
 #define SLACK_SECONDS 0.5
