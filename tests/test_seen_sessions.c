@@ -267,6 +267,7 @@ static void beams(void **state) {
         for (size_t k = 0; k < one.n && k < x.n_greedy; k++) {
             assert_int_equal(one.tokens[k], x.greedy[k]);
         }
+        gw_beam_texts_free(&one, 1);
         gw_seen_rows bad = x.seen[0];
         bad.at = x.n; /* after the prompt */
         const gw_beam_input wrong = {
@@ -274,7 +275,6 @@ static void beams(void **state) {
         assert_int_equal(gw_beam_search(beam, &wrong, 1, &one), GW_E_ARGUMENT);
         gw_beam_free(beam);
         gw_beam_texts_free(out, 2 * BEAMS);
-        gw_beam_texts_free(&one, 1);
         close_example(&x);
     }
 }
