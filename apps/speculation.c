@@ -273,7 +273,7 @@ static void find_head(const char *folder, const gw_model_info *target, char *pat
     snprintf(path, room, "%s", best);
 }
 
-/* A head in the target's folder; of a folder that is the target, in it or beside it. */
+/* A head in the target's folder; of a folder that is the target, in it or next to it. */
 static int open_head(drafter_parts *parts, const char *path, app_draft *out) {
     gw_model_info info;
     char folder[1024], head[1024] = "";

@@ -9,22 +9,12 @@
 #include "apps/serve/chat_fit.c"
 #include "apps/serve/chat_text.c"
 #include "apps/serve/fault.c"
-#include "apps/serve/models.h"
 #include "apps/serve/text.c"
 #include "apps/serve/tools.c"
 #include "apps/serve/wide.c"
+#include "tests/fuzz/no_adapters.h"
 
 void app_note(const char *fmt, ...) { (void)fmt; } /* nothing is printed here */
-/* No adapter is there. */
-const adapters *models_adapters(const models *all) {
-    static const adapters none;
-    (void)all;
-    return &none;
-}
-int32_t adapters_find(const adapters *all, const char *name) {
-    (void)all, (void)name;
-    return -1;
-}
 
 static void check(int code, const fault *f) {
     if ((code != 0) != (f->status != 0) || strchr(f->text, '\n') != NULL) {

@@ -13,23 +13,13 @@
 #include "apps/serve/chat_fit.c"
 #include "apps/serve/chat_text.c"
 #include "apps/serve/fault.c"
-#include "apps/serve/models.h"
 #include "apps/serve/text.c"
 #include "apps/serve/tools.c"
 #include "apps/serve/wide.c"
+#include "tests/fuzz/no_adapters.h"
 #include "core/text/template/template.h"
 
 void app_note(const char *fmt, ...) { (void)fmt; } /* nothing is printed here */
-/* No adapter is there. */
-const adapters *models_adapters(const models *all) {
-    static const adapters none;
-    (void)all;
-    return &none;
-}
-int32_t adapters_find(const adapters *all, const char *name) {
-    (void)all, (void)name;
-    return -1;
-}
 
 enum { TIMES = 1024, BYTES_MAX = 1 << 19, SLACK = 1 << 17 };
 #define SLACK_SECONDS 0.5
