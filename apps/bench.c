@@ -3,12 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "apps/bench.h"
 #include "apps/output.h"
 #include "apps/pictures.h"
 #include "apps/signals.h"
+#include "core/base/os.h"
 
 enum {
     WARM_GEN = 16,          /* tokens of a warm-up, at most                                    */

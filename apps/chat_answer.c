@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "apps/common.h"
 #include "apps/output.h"
+#include "core/base/os.h"
 
 int chat_text_add(chat_text *t, const char *text, size_t bytes) {
     if (bytes + 1 > t->capacity - t->bytes) {

@@ -5,7 +5,7 @@
 
 #include "apps/chat_answer.h"
 
-enum { CHAT_TOOL_ROUNDS = 32, CHAT_TOOL_BYTES = 1 << 20 };
+enum { CHAT_TOOL_ROUNDS = 32 };
 
 /* What --tool-command NAME=COMMAND allows; NULL: nothing. Exit code 2 for a value without '='. */
 const char *chat_tool_command(const app_options *o, const char *name);

@@ -1,17 +1,14 @@
 /* apps/common.c - opening models, reading texts, reporting errors. */
 #include "apps/common.h"
 #include "apps/lora.h"
+#include "core/base/os.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "apps/pictures.h"
 #include "apps/signals.h"
@@ -358,8 +355,7 @@ int app_stdin_is_piped(void) {
     if (fstat(STDIN_FILENO, &st) != 0 || !(S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode))) {
         return 0;
     }
-    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
-    if (poll(&in, 1, PATIENCE_MS) == 0) {
+    if (!gw_os_readable(STDIN_FILENO, PATIENCE_MS)) {
         app_note("waiting for the prompt on standard input (-p TEXT, or < /dev/null for none)");
     }
     return 1;

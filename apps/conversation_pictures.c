@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "apps/conversation.h"
+#include "core/base/os.h"
 
 static int no_memory(void) {
     app_error("out of memory");

@@ -2,14 +2,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
-#include <unistd.h>
-#include <signal.h>
 
 #include "apps/common.h"
 #include "apps/output.h"
 #include "apps/roof.h"
 #include "apps/signals.h"
+#include "core/base/os.h"
 #include "include/godwit_bind.h"
 
 enum { DEVICES = 32 };
@@ -205,11 +203,7 @@ static void on_alarm(int number) {
 
 static void watch(int seconds) {
     enum { GRACE = 30 };
-    struct sigaction action = {.sa_handler = on_alarm};
-    struct itimerval timer = {.it_value = {.tv_sec = seconds + GRACE}};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGALRM, &action, NULL);
-    setitimer(ITIMER_REAL, &timer, NULL);
+    gw_os_alarm((unsigned)(seconds + GRACE), on_alarm);
     signals_at_once();
 }
 

@@ -5,9 +5,9 @@
 
 #include <stddef.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "apps/common.h"
+#include "core/base/os.h"
 
 typedef enum answer {
     TAKEN, /* it is how things are here */

@@ -3,12 +3,9 @@
 
 #include <errno.h>
 #include <locale.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <wchar.h>
 
 #ifdef GODWIT_LIBEDIT
@@ -17,6 +14,7 @@
 
 #include "apps/output.h"
 #include "apps/signals.h"
+#include "core/base/os.h"
 #include "core/base/save.h"
 
 enum { HISTORY_LINES = 1000, LINE_MAX_BYTES = 64 << 20 };
@@ -140,8 +138,7 @@ static ssize_t next_byte(app_lines *l, char *byte) {
 /* Is there more within the time that a terminal takes for one key? */
 static int more_comes(void) {
     enum { PATIENCE_MS = 50 };
-    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
-    return poll(&in, 1, PATIENCE_MS) == 1;
+    return gw_os_readable(STDIN_FILENO, PATIENCE_MS);
 }
 
 /* Behind an escape: the mark's other bytes, taken when they are all there, else kept to be handed

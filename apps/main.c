@@ -10,16 +10,20 @@
 #include "apps/output.h"
 #include "apps/signals.h"
 #include "apps/terminal.h"
+#include "core/base/os.h"
 #include "include/godwit_hosts.h"
 
-const app_command *const app_commands[] = {
-    &command_run,      &command_chat,       &command_serve,
-    &command_bench,    &command_perplexity, &command_evaluate,
-    &command_logits,   &command_embed,      &command_rerank,
-    &command_tokenize, &command_template,   &command_inspect,
-    &command_quantize, &command_calibrate,  &command_devices,
-    &command_doctor,   &command_plan,       &command_pull,
-    &command_ls,       &command_rm,         &command_worker, NULL};
+const app_command *const app_commands[] = {&command_run,        &command_chat,
+                                           &command_serve,      &command_bench,
+                                           &command_perplexity, &command_evaluate,
+                                           &command_logits,     &command_embed,
+                                           &command_rerank,     &command_tokenize,
+                                           &command_template,   &command_inspect,
+                                           &command_quantize,   &command_calibrate,
+                                           &command_devices,    &command_doctor,
+                                           &command_plan,       &command_pull,
+                                           &command_ls,         &command_rm,
+                                           &command_worker,     NULL};
 
 static int help_overview(void) {
     out_text("godwit " GW_VERSION " - runs transformer language models\n\n"
@@ -146,6 +150,7 @@ static int is_word_for_version(const char *name) {
 static int is_all(int argc, char **argv) { return argc > 3 && strcmp(argv[3], "all") == 0; }
 
 int main(int argc, char **argv) {
+    gw_os_start(&argc, &argv);
     output_setup();
     signals_setup();
     terminal_setup(0);

@@ -5,11 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <unistd.h>
 
 #include "apps/common.h"
 #include "apps/hub/pull.h"
+#include "core/base/os.h"
 
 /* ---- names that are none --------------------------------------------------------------------- */
 

@@ -9,12 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <unistd.h>
 
 #include "apps/foreign.h"
 #include "apps/sampling.h"
 #include "apps/terminal.h"
+#include "core/base/os.h"
 
 /* ---- the nearest name ------------------------------------------------------------------------ */
 

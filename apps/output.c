@@ -1,16 +1,13 @@
 /* apps/output.c - checked writes to standard output and to files. */
 #include "apps/output.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "core/base/os.h"
 #include "core/base/save.h"
 #include "include/godwit.h"
 
@@ -24,10 +21,9 @@ static struct {
 
 void output_setup(void) {
     for (int fd = 0; fd <= 2; fd++) {
-        if (fcntl(fd, F_GETFD) == -1 && errno == EBADF) {
+        if (!gw_os_is_open(fd)) {
             /* the lowest free number is fd; the wrong direction on purpose */
-            int got = open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
-            (void)got;
+            (void)gw_os_open_null(fd == 0 ? O_WRONLY : O_RDONLY);
         }
     }
 }
@@ -134,7 +130,7 @@ static int open_stream(out_file *f, const char *path, int stream) {
         return -1;
     }
     out_flush(); /* what came before stands before it */
-    f->fd = stream >= 0 ? fcntl(stream, F_DUPFD_CLOEXEC, 3) : open(path, O_WRONLY | O_CLOEXEC);
+    f->fd = stream >= 0 ? gw_os_duplicate(stream) : open(path, O_WRONLY | O_CLOEXEC);
     if (f->fd < 0) {
         file_fail(f, "write");
         out_file_discard(f);

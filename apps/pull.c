@@ -1,19 +1,17 @@
 /* apps/pull.c - `godwit pull`, `ls` and `rm`: models of a hub, in the cache that its own tools use.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "apps/common.h"
 #include "apps/hub/pull.h"
 #include "apps/hub/repo.h"
 #include "apps/model_name.h"
 #include "apps/output.h"
+#include "core/base/os.h"
 
 static int one_name(const char *text, const app_options *o, hub_name *name) {
     if (!hub_name_of(text, name)) {

@@ -2,12 +2,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "apps/common.h"
 #include "apps/lora.h"
 #include "apps/output.h"
 #include "apps/signals.h"
+#include "core/base/os.h"
 
 static void say(void *user, const char *line) {
     (void)user;
@@ -168,10 +168,8 @@ static int run_quantize(const app_options *o) {
         double start = app_seconds();
         code = report(o->tensors != NULL ? gw_quantize_tensors(&q) : gw_quantize(&q));
         if (code == APP_OK && !o->dry_run) {
-            struct rusage use;
-            getrusage(RUSAGE_SELF, &use);
             app_note("%s in %.1f s, at most %.0f MiB held", o->out, app_seconds() - start,
-                     (double)use.ru_maxrss / 1024.0);
+                     (double)gw_os_memory_peak() / (1 << 20));
         }
     }
     free(files);

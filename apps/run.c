@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "apps/beams.h"
 #include "apps/caches.h"
@@ -14,6 +13,7 @@
 #include "apps/output.h"
 #include "apps/pictures.h"
 #include "apps/signals.h"
+#include "core/base/os.h"
 #include "include/godwit_fill.h"
 
 typedef struct run_job {

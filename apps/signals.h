@@ -11,7 +11,7 @@
 #ifndef GW_APPS_SIGNALS_H
 #define GW_APPS_SIGNALS_H
 
-#include <sys/types.h>
+#include "core/base/os.h"
 
 void signals_setup(void);
 const volatile int *signals_cancel(void); /* for the library */

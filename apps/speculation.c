@@ -1,14 +1,12 @@
 /* apps/speculation.c - --draft: models, files and figures. */
 #include "apps/speculation.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/stat.h>
 
 #include "apps/signals.h"
+#include "core/base/os.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -364,8 +362,8 @@ static void name_draft(const drafter_parts *parts, app_draft *out) {
     if (out->model != NULL) {
         gw_model_describe(out->model, &info);
     }
-    snprintf(out->name, sizeof out->name, "%s%s%s%s%s%s", parts->mtp ? "mtp of " : "",
-             info.name, out->model != NULL ? " " : "", info.format,
+    snprintf(out->name, sizeof out->name, "%s%s%s%s%s%s", parts->mtp ? "mtp of " : "", info.name,
+             out->model != NULL ? " " : "", info.format,
              out->model != NULL && parts->lookup ? " and " : "", parts->lookup ? "lookup" : "");
 }
 

@@ -5,9 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <time.h>
-#include <unistd.h>
+
+#include "core/base/os.h"
 
 static struct {
     int quiet, bar, colour;
@@ -95,9 +94,8 @@ void progress_update(app_progress *p, uint64_t done, uint64_t total, const char 
     char line[256];
     snprintf(line, sizeof line, "%s [%s] %3.0f%%  %d:%02d left%s%s", p->label, bar, 100 * share,
              (int)left / 60, (int)left % 60, extra != NULL ? "  " : "", extra != NULL ? extra : "");
-    struct winsize size; /* a line that wraps could not be removed again */
-    int columns =
-        ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+    int columns = gw_os_columns(STDERR_FILENO); /* a line that wraps could not be removed again */
+    columns = columns > 1 ? columns : 80;
     fprintf(stderr, "\r\033[K%.*s", columns - 1, line);
     p->drawn = now;
     p->shown = 1;

@@ -51,8 +51,9 @@ BELOW["apps/vectors"] = ["include", "apps"]  # tokens beside a card
 SAVE = "every file is written in one way, and a signal removes what is unfinished"
 CHARACTERS = "which bytes are a character, and how many, is told in one place"
 EXCEPTIONS = {  # (file, what it includes): why
-    ("apps/signals.c", "core/base/waits.h"): "a signal ends a wait for a driver that does not come back",
-    **{(f"apps/{name}.c", "core/base/save.h"): SAVE for name in ("output", "signals", "line")},
+    **{(f"apps/signals_{system}.c", "core/base/waits.h"): "a signal ends a wait for a driver that does not come back"
+       for system in ("posix", "windows")},
+    **{(f"apps/{name}.c", "core/base/save.h"): SAVE for name in ("output", "signals_posix", "signals_windows", "line")},
     **{(f"apps/{name}.c", "core/base/utf8.h"): CHARACTERS
        for name in ("bench_print", "conversation_file", "tokenize", "judge/tasks", "serve/fault", "serve/job_answer")},
     ("apps/serve/wide.c", "core/base/json.h"): "integers beyond 64 bits are read in one way",
@@ -73,15 +74,26 @@ EXCEPTIONS = {  # (file, what it includes): why
 
 GENERATED = {"spec_table.h": "core/model", "page_tag.h": "apps/serve", "opencl_sources.h": "backends/opencl"}  # written into the build folder: who may include it
 
-# System and library headers: where each may appear. Everything else of C and POSIX is free.
+# System and library headers: where each may appear. What C itself has is free; what a system has stands
+# in core/base/os*.h, with its twins (*_posix.c, *_windows.c), in the hosts' backend, which only POSIX systems
+# have, and in cpu/isa.c, which asks a system for instructions.
+SYSTEM = (r"(aio|dirent|dlfcn|fcntl|glob|grp|ifaddrs|io|libgen|netdb|poll|process|pthread|pwd|regex|sched|semaphore|"
+          r"signal|spawn|strings|syslog|termios|time|unistd|malloc|windows|winsock2|ws2tcpip|psapi|bcrypt|"
+          r"(arpa|net|netinet|sys|linux|mach|asm)/.*)\.h$")
+SYSTEM_FILES = re.compile(r"core/base/os[a-z_]*\.[ch]$|.*_(posix|windows)\.c$|backends/mpi/|cpu/isa\.c$|backends/opencl/device\.c$|"
+                          r"(tests|bench|kernels_hip)/")
 SIMD = r"(immintrin|x86intrin|[a-z]mmintrin|cpuid|arm_neon|arm_acle|simde/.*|sys/auxv)\.h$"
 THREADS = r"(omp|pthread|threads|sched|semaphore)\.h$"
+THREADED = ("core/base",  # locks
+            "core/engine/batch",  # it waits for work (gw_batch_wait), and starts no thread
+            "cpu", "backends/cpu", "backends/ref", "backends/opencl", "backends/hip", "backends/mpi",
+            "apps/serve", "apps/hub", "apps/judge", "apps/vectors", "tests", "bench")
+OS_THREADS = "core/base/os_threads.h"
+OS = ("core/base/os.h", OS_THREADS, "core/base/os_net.h")
 VENDOR = r"(hip/|cuda|CL/|nccl|rccl|cblas|openblas|clblast)"
 LIBRARIES = [
     (SIMD, ("cpu", "backends/cpu", "tests", "bench")),
-    (THREADS, ("core/engine/batch",  # it waits for work (gw_batch_wait), and starts no thread
-               "cpu", "backends/cpu", "backends/ref", "backends/opencl", "backends/hip", "backends/mpi",
-               "apps/serve", "apps/hub", "apps/judge", "apps/vectors", "tests", "bench")),
+    (THREADS, THREADED),
     (r"event2/", ("apps/serve",)),
     (VENDOR, ("backends/opencl", "kernels_hip", "tests")),
     (r"jansson\.h$", ("core/base", "core/image", "core/model", "core/quantize", "core/text", "apps",
@@ -124,6 +136,8 @@ def check_file(source):
         if target is None:
             if quote == '"' and not layer_of(me).startswith(GENERATED.get(name, "?")):
                 yield f"{me}:{number}: cannot find {name}"
+            if re.match(SYSTEM, name) and not SYSTEM_FILES.match(me):
+                yield f"{me}:{number}: write core/base/os.h (or os_threads.h, os_net.h) for {name}"
             for pattern, where in LIBRARIES:
                 inside = any((layer + "/").startswith(row + "/") for row in where)
                 if re.match(pattern, name) and not inside:
@@ -135,6 +149,10 @@ def check_file(source):
         if quote == '"' and not (tree.ROOT / name).is_file() and not installed:
             yield f"{me}:{number}: write {name} as {target}, from the root"
         of = layer_of(target)
+        if target == OS_THREADS and not any((layer + "/").startswith(row + "/") for row in THREADED):
+            yield f"{me}:{number}: no threads in {layer}/"
+        if target in OS:
+            continue  # a system is below everything
         if of != layer and of not in BELOW[layer] and (me, target) not in EXCEPTIONS:
             # The list of backends is put together in backends/, above the single ones.
             if not (layer == "backends" and of.startswith("backends/")):

@@ -2,18 +2,13 @@
 #include "apps/hub/cache.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "apps/signals.h"
 #include "apps/terminal.h"
+#include "core/base/os.h"
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -242,7 +237,7 @@ int cache_lock(const char *repo, const char *blob) {
             close(fd);
             return -1;
         }
-        poll(NULL, 0, 100);
+        gw_os_sleep(100);
     }
     if (fd < 0) {
         app_error("%s: cannot open: %s", path, strerror(errno));

@@ -1,11 +1,11 @@
 /* apps/hub/curl.c - see curl.h. */
 #include "apps/hub/curl.h"
 
-#include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "apps/terminal.h"
+#include "core/base/os.h"
 
 static void *open_any(void) {
     static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.so.4.8.0",

@@ -1,10 +1,11 @@
 /* apps/hub/digest.c - see digest.h. */
 #include "apps/hub/digest.h"
 
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "core/base/os.h"
 
 enum { OURS, CRYPTO, GNUTLS };
 enum { GNUTLS_SHA1 = 3, GNUTLS_SHA256 = 6 }; /* gnutls_digest_algorithm_t */

@@ -2,8 +2,9 @@
  * the begin to the join. */
 #include "apps/hub/hasher.h"
 
-#include <signal.h>
 #include <string.h>
+
+#include "core/base/os.h"
 
 static void *compute(void *user) {
     hasher *h = user;
@@ -41,12 +42,7 @@ int hasher_begin(hasher *h, int is_git, uint64_t size) {
     if (digest_begin(&h->digest, is_git, size) != 0) {
         return -1;
     }
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* Ctrl-C has to end a wait of the other thread */
-    h->threaded = pthread_create(&h->thread, NULL, compute, h) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    h->threaded = gw_os_thread(&h->thread, compute, h) == 0; /* Ctrl-C ends the other one's wait */
     return 0;
 }
 

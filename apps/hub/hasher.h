@@ -3,11 +3,11 @@
 #ifndef GW_HUB_HASHER_H
 #define GW_HUB_HASHER_H
 
-#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "apps/hub/digest.h"
+#include "core/base/os_threads.h"
 
 enum { HASHER_QUEUE = 8 }; /* parts that may wait; one more makes hasher_add wait */
 

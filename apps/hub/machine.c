@@ -1,12 +1,12 @@
 /* apps/hub/machine.c - the memories of this machine, as choice.h describes them. */
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "apps/caches.h"
 #include "apps/common.h"
 #include "apps/hub/choice.h"
 #include "apps/roof.h"
+#include "core/base/os.h"
 
 /* Nobody named a device: the built-in model is put on a card, since which one works is found out by
  * trying. Its gw_model_info.device; "" without a built-in model. */

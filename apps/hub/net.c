@@ -6,15 +6,14 @@
 #include "apps/hub/net.h"
 
 #include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "apps/common.h"
 #include "apps/hub/curl.h"
 #include "apps/signals.h"
+#include "core/base/os.h"
 
 enum { CONNECTIONS = 4, TRIES = 6, REDIRECTS = 10, WAIT_MOST = 120 };
 static const uint64_t PIECE = 8u << 20;      /* bytes of one request of a large file */
@@ -280,7 +279,7 @@ static int pause_before(int tried, double asked) {
             return signals_exit_code(APP_FAILURE);
         }
         double left = until - app_seconds();
-        poll(NULL, 0, left < 0.1 ? (int)(1000 * left) + 1 : 100);
+        gw_os_sleep(left < 0.1 ? (int)(1000 * left) + 1 : 100);
     }
     return APP_OK;
 }

@@ -1,24 +1,19 @@
 /* apps/hub/pull.c - see pull.h. */
 #include "apps/hub/pull.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "apps/common.h"
 #include "apps/hub/hasher.h"
 #include "apps/hub/net.h"
 #include "apps/hub/repo.h"
 #include "apps/signals.h"
+#include "core/base/os.h"
 
 int hub_is_offline(void) {
     static const char *const names[] = {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"};

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "apps/common.h"
 #include "apps/hub/net.h"
 #include "apps/model_name.h"
+#include "core/base/os.h"
 
 enum { FILES = 20000 };
 

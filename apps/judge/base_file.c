@@ -2,14 +2,12 @@
 #include "apps/judge/base_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "apps/common.h"
 #include "apps/signals.h"
+#include "core/base/os.h"
 
 static const char magic[8] = "_logits_";
 

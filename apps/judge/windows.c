@@ -7,13 +7,13 @@
 #include "apps/judge/windows.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "apps/common.h"
 #include "apps/signals.h"
+#include "core/base/os_threads.h"
 
 enum { THREADS_MAX = 64 };
 

@@ -2,15 +2,13 @@
 #include "apps/serve/access_log.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "apps/serve/reply.h"
+#include "core/base/os.h"
 
 struct access_log {
     const char *path;

@@ -1,8 +1,9 @@
 /* apps/serve/account.c - see account.h. */
 #include "apps/serve/account.h"
 
-#include <pthread.h>
 #include <stdlib.h>
+
+#include "core/base/os_threads.h"
 
 /* Clients that hold something; those that find no place share one. */
 enum { CLIENTS = 4096, PROBES = 16 };

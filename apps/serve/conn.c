@@ -1,17 +1,14 @@
 /* apps/serve/conn.c - the life of connections: see conn.h. */
-#include <arpa/inet.h>
 #include <event2/buffer.h>
 #include <event2/listener.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "apps/serve/access_log.h"
 #include "apps/serve/conn_parts.h"
 #include "apps/serve/metrics.h"
+#include "core/base/os_net.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
 

@@ -2,10 +2,10 @@
 #include <event2/buffer.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "apps/serve/conn_parts.h"
 #include "apps/serve/routes.h"
+#include "core/base/os.h"
 
 /* ---- what was asked -------------------------------------------------------------------------- */
 

@@ -1,14 +1,13 @@
 /* apps/serve/fetch.c - see fetch.h. */
 #include "apps/serve/fetch.h"
 
-#include <netinet/in.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "apps/hub/curl.h"
 #include "apps/serve/text.h"
+#include "core/base/os_net.h"
 
 enum { MOST_BYTES = 32 << 20, SECONDS = 20, CONNECT_SECONDS = 5, REDIRECTS = 3 };
 

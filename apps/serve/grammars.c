@@ -1,11 +1,11 @@
 /* apps/serve/grammars.c - see grammars.h. */
 #include "apps/serve/grammars.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "apps/terminal.h"
+#include "core/base/os_threads.h"
 
 enum { UNUSED_MAX = 16, UNUSED_SECONDS = 900 };
 

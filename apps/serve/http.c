@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
+
+#include "core/base/os.h"
 
 static int refuse(http_fault *fault, int status, const char *what) {
     *fault = (http_fault){.status = status, .what = what};

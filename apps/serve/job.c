@@ -1,16 +1,15 @@
 /* apps/serve/job.c - the life of a request that generates: see job.h. */
 #include "apps/serve/job.h"
 
-#include <malloc.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "apps/serve/job_parts.h"
 #include "apps/serve/lora.h"
 #include "apps/serve/metrics.h"
 #include "apps/serve/random.h"
+#include "core/base/os.h"
+#include "core/base/os_threads.h"
 
 enum { RELAXED = 480, LONG_BODY = 1 << 14 };
 
@@ -293,13 +292,9 @@ static int hold_request(job *j) {
  * system's. */
 static void give_back(uint64_t bytes) {
     enum { KEPT = 1 << 23 };
-#ifdef __GLIBC__
     if (bytes > KEPT) {
-        malloc_trim(0);
+        gw_os_trim();
     }
-#else
-    (void)bytes;
-#endif
 }
 
 static void read_body(void *arg) {

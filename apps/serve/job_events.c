@@ -1,11 +1,11 @@
 /* apps/serve/job_events.c - from the engine's events to parts of the answer. */
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "apps/serve/job_parts.h"
 #include "apps/serve/metrics.h"
+#include "core/base/os_threads.h"
 
 /* ---- the engine's thread --------------------------------------------------------------------- */
 

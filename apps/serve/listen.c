@@ -1,24 +1,23 @@
 /* apps/serve/listen.c - listening sockets and systemd: see listen.h. */
 #include "apps/serve/listen.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <event2/listener.h>
-#include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "apps/serve/conn.h"
+#include "core/base/os.h"
+#include "core/base/os_net.h"
 
+#if defined(_WIN32)
+enum { ADDRESS_IN_USE = WSAEADDRINUSE, CONNECTION_REFUSED = WSAECONNREFUSED };
+#else
+enum { ADDRESS_IN_USE = EADDRINUSE, CONNECTION_REFUSED = ECONNREFUSED };
+#endif
 enum { BACKLOG = 1024, FIRST_PASSED = 3 };
 
 /* ---- accepting ------------------------------------------------------------------------------- */
@@ -53,11 +52,11 @@ static int add_listener(server *s, int fd, int ours) {
         return APP_OK;
     }
     unsigned flags = LEV_OPT_CLOSE_ON_EXEC | (ours ? LEV_OPT_CLOSE_ON_FREE : 0);
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    (void)evutil_make_socket_nonblocking(fd);
     struct evconnlistener *listener =
         evconnlistener_new(loop_base(s->loop), on_accept, s, flags, ours ? BACKLOG : 0, fd);
     if (listener == NULL) {
-        app_error("cannot listen: %s", strerror(errno));
+        app_error("cannot listen: %s", evutil_socket_error_to_string(EVUTIL_SOCKET_ERROR()));
         return APP_FAILURE;
     }
     evconnlistener_set_error_cb(listener, on_accept_error);
@@ -106,13 +105,15 @@ static int open_unix(server *s, const char *path) {
     snprintf(at.sun_path, sizeof at.sun_path, "%s", path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (stat(path, &st) == 0 && S_ISSOCK(st.st_mode) &&
-        connect(fd, (struct sockaddr *)&at, sizeof at) != 0 && errno == ECONNREFUSED) {
+        connect(fd, (struct sockaddr *)&at, sizeof at) != 0 &&
+        EVUTIL_SOCKET_ERROR() == CONNECTION_REFUSED) {
         unlink(path); /* of a server that is no more */
     }
     if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, BACKLOG) != 0) {
-        app_error("%s: cannot listen: %s", path, strerror(errno));
+        app_error("%s: cannot listen: %s", path,
+                  evutil_socket_error_to_string(EVUTIL_SOCKET_ERROR()));
         if (fd >= 0) {
-            close(fd);
+            evutil_closesocket(fd);
         }
         return APP_FAILURE;
     }
@@ -130,9 +131,9 @@ static int open_address(server *s, const struct addrinfo *a) {
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
     }
     if (bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
-        int error = errno;
-        close(fd);
-        errno = error;
+        int error = EVUTIL_SOCKET_ERROR();
+        evutil_closesocket(fd);
+        EVUTIL_SET_SOCKET_ERROR(error);
         return -1;
     }
     s->loopback &= is_loopback(a->ai_addr);
@@ -158,12 +159,13 @@ static int open_own(server *s) {
     for (const struct addrinfo *a = list; a != NULL; a = a->ai_next) {
         int code = open_address(s, a);
         opened += code == APP_OK;
-        why = code == -1 ? errno : why;
+        why = code == -1 ? EVUTIL_SOCKET_ERROR() : why;
     }
     freeaddrinfo(list);
     if (opened == 0) {
-        app_error("cannot listen on %s, port %s: %s%s", host, port, strerror(why),
-                  why == EADDRINUSE ? " (--port names another)" : "");
+        app_error("cannot listen on %s, port %s: %s%s", host, port,
+                  evutil_socket_error_to_string(why),
+                  why == ADDRESS_IN_USE ? " (--port names another)" : "");
         return APP_FAILURE;
     }
     return APP_OK;
@@ -222,6 +224,6 @@ void notify_manager(const char *lines) {
             sendto(fd, lines, strlen(lines), MSG_NOSIGNAL | MSG_DONTWAIT, (struct sockaddr *)&at,
                    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n));
         (void)sent; /* a manager that does not listen misses it */
-        close(fd);
+        evutil_closesocket(fd);
     }
 }

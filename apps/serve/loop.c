@@ -1,15 +1,13 @@
 /* apps/serve/loop.c - the loop and its workers: see loop.h. */
 #include "apps/serve/loop.h"
 
-#include <pthread.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
-enum { WORKERS_MAX = 8, KINDS = 2, LONG_NICE = 5 };
+#include "core/base/os.h"
+#include "core/base/os_net.h"
+#include "core/base/os_threads.h"
+
+enum { WORKERS_MAX = 8, KINDS = 2 };
 
 typedef struct queue {
     loop_task *first, **last;
@@ -18,8 +16,8 @@ typedef struct queue {
 struct loop {
     struct event_base *base;
     struct event *wake;
-    int fd;
-    pthread_mutex_t lock; /* of all queues */
+    evutil_socket_t pair[2]; /* a byte in [1] wakes the loop, which reads [0]; -1: none */
+    pthread_mutex_t lock;    /* of all queues */
     pthread_cond_t more[KINDS], ended;
     queue posted, work[KINDS];
     uint64_t last; /* client of the long work that began last */
@@ -59,17 +57,16 @@ void loop_post(loop *l, loop_task *task) {
     }
     pthread_mutex_unlock(&l->lock);
     if (first) {
-        ssize_t wrote = write(l->fd, &(uint64_t){1}, sizeof(uint64_t));
-        (void)wrote; /* a counter that is full wakes as well */
+        (void)send(l->pair[1], "", 1, 0); /* a buffer that is full wakes as well */
     }
 }
 
 static void on_wake(evutil_socket_t fd, short what, void *user) {
     loop *l = user;
-    uint64_t count;
+    char bytes[64];
     (void)what;
-    ssize_t n = read(fd, &count, sizeof count);
-    (void)n;
+    while (recv(fd, bytes, sizeof bytes, 0) == (int)sizeof bytes) {
+    }
     for (;;) {
         pthread_mutex_lock(&l->lock);
         loop_task *task = take(&l->posted);
@@ -116,8 +113,8 @@ static void *worker(void *user) {
     loop *l = start.l;
     queue *q = &l->work[start.kind];
     free(user);
-    if (start.kind == LOOP_LONG) { /* of Linux: of this thread alone */
-        (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), LONG_NICE);
+    if (start.kind == LOOP_LONG) {
+        gw_os_yield_priority();
     }
     pthread_mutex_lock(&l->lock);
     for (;;) {
@@ -155,6 +152,23 @@ static int start_worker(loop *l, loop_work_kind kind) {
     return code;
 }
 
+static int open_pair(evutil_socket_t pair[2]) {
+#if defined(_WIN32)
+    int family = AF_INET; /* libevent makes it of two sockets of this machine */
+#else
+    int family = AF_UNIX;
+#endif
+    if (evutil_socketpair(family, SOCK_STREAM, 0, pair) != 0) {
+        pair[0] = pair[1] = -1;
+        return -1;
+    }
+    for (int i = 0; i < 2; i++) {
+        (void)evutil_make_socket_nonblocking(pair[i]);
+        (void)evutil_make_socket_closeonexec(pair[i]);
+    }
+    return 0;
+}
+
 loop *loop_new(int workers) {
     loop *l = calloc(1, sizeof *l);
     if (l == NULL) {
@@ -171,10 +185,9 @@ loop *loop_new(int workers) {
         l->work[i].last = &l->work[i].first;
         pthread_cond_init(&l->more[i], NULL);
     }
-    l->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     l->base = event_base_new();
-    if (l->fd >= 0 && l->base != NULL) {
-        l->wake = event_new(l->base, l->fd, EV_READ | EV_PERSIST, on_wake, l);
+    if (open_pair(l->pair) == 0 && l->base != NULL) {
+        l->wake = event_new(l->base, l->pair[0], EV_READ | EV_PERSIST, on_wake, l);
     }
     if (l->wake == NULL || event_add(l->wake, NULL) != 0) {
         loop_free(l);
@@ -215,7 +228,7 @@ int loop_stop_workers(loop *l, double seconds) {
         pthread_join(l->threads[i], NULL);
     }
     l->workers = 0;
-    on_wake(l->fd, 0, l);
+    on_wake(l->pair[0], 0, l);
     return 0;
 }
 
@@ -229,8 +242,10 @@ void loop_free(loop *l) {
     if (l->base != NULL) {
         event_base_free(l->base);
     }
-    if (l->fd >= 0) {
-        close(l->fd);
+    for (int i = 0; i < 2; i++) {
+        if (l->pair[i] != -1) {
+            evutil_closesocket(l->pair[i]);
+        }
     }
     for (int i = 0; i < KINDS; i++) {
         pthread_cond_destroy(&l->more[i]);

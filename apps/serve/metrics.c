@@ -1,6 +1,7 @@
 /* apps/serve/metrics.c - counters, histograms and their text: see metrics.h. */
 #include "apps/serve/metrics.h"
 
+#include <event2/buffer.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,12 +54,13 @@ void metrics_took(metrics *m, metrics_time kind, double seconds) {
     h->sum += seconds;
 }
 
-static void number(FILE *to, const char *name, const char *kind, const char *help, double value) {
-    fprintf(to, "# HELP godwit_%s %s\n# TYPE godwit_%s %s\ngodwit_%s %.17g\n", name, help, name,
-            kind, name, value);
+static void number(struct evbuffer *to, const char *name, const char *kind, const char *help,
+                   double value) {
+    evbuffer_add_printf(to, "# HELP godwit_%s %s\n# TYPE godwit_%s %s\ngodwit_%s %.17g\n", name,
+                        help, name, kind, name, value);
 }
 
-static void write_times(FILE *to, const metrics *m) {
+static void write_times(struct evbuffer *to, const metrics *m) {
     static const struct {
         const char *name, *help;
     } rows[TIME_KINDS] = {
@@ -70,31 +72,33 @@ static void write_times(FILE *to, const metrics *m) {
         const histogram *h = &m->times[kind];
         const char *name = rows[kind].name;
         uint64_t sum = 0;
-        fprintf(to, "# HELP godwit_%s %s\n# TYPE godwit_%s histogram\n", name, rows[kind].help,
-                name);
+        evbuffer_add_printf(to, "# HELP godwit_%s %s\n# TYPE godwit_%s histogram\n", name,
+                            rows[kind].help, name);
         for (int i = 0; i < BOUNDS; i++) {
             sum += h->counts[i];
-            fprintf(to, "godwit_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, bounds[i], sum);
+            evbuffer_add_printf(to, "godwit_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, bounds[i],
+                                sum);
         }
         sum += h->counts[BOUNDS];
-        fprintf(to, "godwit_%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, sum);
-        fprintf(to, "godwit_%s_sum %.9g\ngodwit_%s_count %" PRIu64 "\n", name, h->sum, name, sum);
+        evbuffer_add_printf(to, "godwit_%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, sum);
+        evbuffer_add_printf(to, "godwit_%s_sum %.9g\ngodwit_%s_count %" PRIu64 "\n", name, h->sum,
+                            name, sum);
     }
 }
 
-static void write_answers(FILE *to, const metrics *m) {
-    fprintf(to, "# HELP godwit_http_responses_total Answers by class of status.\n"
-                "# TYPE godwit_http_responses_total counter\n");
+static void write_answers(struct evbuffer *to, const metrics *m) {
+    evbuffer_add_printf(to, "# HELP godwit_http_responses_total Answers by class of status.\n"
+                            "# TYPE godwit_http_responses_total counter\n");
     for (int class = 1; class <= 5; class ++) {
-        fprintf(to, "godwit_http_responses_total{code=\"%dxx\"} %" PRIu64 "\n", class,
-                m->answers[class]);
+        evbuffer_add_printf(to, "godwit_http_responses_total{code=\"%dxx\"} %" PRIu64 "\n", class,
+                            m->answers[class]);
     }
 }
 
 char *metrics_text(const server *s, size_t *bytes) {
     const metrics *m = s->metrics;
     char *text = NULL;
-    FILE *to = open_memstream(&text, bytes);
+    struct evbuffer *to = evbuffer_new();
     if (to == NULL) {
         return NULL;
     }
@@ -113,10 +117,12 @@ char *metrics_text(const server *s, size_t *bytes) {
     write_answers(to, m);
     write_times(to, m);
     models_metrics(s->models, to);
-    int failed = ferror(to);
-    if (fclose(to) != 0 || failed) {
-        free(text);
-        return NULL;
+    *bytes = evbuffer_get_length(to);
+    text = malloc(*bytes + 1);
+    if (text != NULL) {
+        (void)evbuffer_remove(to, text, *bytes);
+        text[*bytes] = '\0';
     }
+    evbuffer_free(to);
     return text;
 }

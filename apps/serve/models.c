@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "apps/pictures.h"
 #include "apps/serve/grammars.h"
@@ -13,6 +12,7 @@
 #include "apps/serve/models_parts.h"
 #include "apps/signals.h"
 #include "apps/speculation.h"
+#include "core/base/os.h"
 
 /* ---- the engine's thread --------------------------------------------------------------------- */
 

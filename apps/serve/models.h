@@ -87,8 +87,8 @@ int models_let_go(models *all, const char *name, fault *f);
 /* Puts to sleep all that are awake, as soon as each has no more work. 0, or -1 and *f: none sleeps
  * here. */
 int models_sleep_all(models *all, fault *f);
-void models_wake_all(models *all);          /* as far as there is room */
-int models_all_sleep(const models *all);    /* does one sleep, and is none awake? */
+void models_wake_all(models *all);       /* as far as there is room */
+int models_all_sleep(const models *all); /* does one sleep, and is none awake? */
 
 /* Adapters of the only model, while it is served. */
 const adapters *models_adapters(const models *all);
@@ -131,7 +131,8 @@ const char *models_failure(const models *all, size_t i);
  * process may help then, and nothing else. */
 int models_health(const models *all, fault *f);
 int models_rows(const models *all); /* choices under way */
-void models_metrics(const models *all, FILE *to);
+struct evbuffer;
+void models_metrics(const models *all, struct evbuffer *to);
 /* Seconds until what waits at this model may be done: for Retry-After. */
 int models_patience(const model *m);
 

@@ -1,17 +1,15 @@
 /* apps/serve/models_found.c - looks for models in files and folders: see models_found.h. */
 #include "apps/serve/models_found.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/stat.h>
 
 #include "apps/common.h"
 #include "apps/model_name.h"
+#include "core/base/os.h"
 
 typedef struct list {
     found_model *at;

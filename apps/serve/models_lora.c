@@ -8,10 +8,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "apps/serve/models_parts.h"
 #include "apps/signals.h"
+#include "core/base/os.h"
 
 const adapters *models_adapters(const models *all) { return &all->adapters; }
 

@@ -1,4 +1,6 @@
 /* apps/serve/models_metrics.c - what is counted of each model, for /metrics. */
+#include <event2/buffer.h>
+
 #include "apps/serve/models_parts.h"
 
 typedef struct gauge {
@@ -66,15 +68,15 @@ static const gauge gauges[] = {
 };
 
 /* The label of a model, as the text format of Prometheus escapes it. */
-static void put_label(FILE *to, const char *id) {
-    fputs("{model=\"", to);
+static void put_label(struct evbuffer *to, const char *id) {
+    evbuffer_add_printf(to, "%s", "{model=\"");
     for (; *id != '\0'; id++) {
         if (*id == '"' || *id == '\\') {
-            putc('\\', to);
+            evbuffer_add_printf(to, "%c", '\\');
         }
-        putc(*id, to);
+        evbuffer_add_printf(to, "%c", *id);
     }
-    fputs("\"}", to);
+    evbuffer_add_printf(to, "%s", "\"}");
 }
 
 static double is_loaded(const entry *e) { return e->state == MODEL_READY; }
@@ -85,7 +87,7 @@ static double wakes_of(const entry *e) { return (double)e->wakes; }
 static double wake_seconds_of(const entry *e) { return e->wake_seconds; }
 
 /* Of every model, loaded or not. */
-static void put_states(const models *all, FILE *to) {
+static void put_states(const models *all, struct evbuffer *to) {
     static const struct {
         const char *name, *help;
         int is_total;
@@ -96,34 +98,33 @@ static void put_states(const models *all, FILE *to) {
         {"model_kept_bytes", "Main memory that the weights have to sleep in.", 0, kept_of},
         {"model_sleeps_total", "How often the model went to sleep.", 1, sleeps_of},
         {"model_wakes_total", "How often it woke.", 1, wakes_of},
-        {"model_wake_seconds", "How long it took to wake, the last time.", 0,
-         wake_seconds_of},
+        {"model_wake_seconds", "How long it took to wake, the last time.", 0, wake_seconds_of},
     };
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
-        fprintf(to, "# HELP godwit_%s %s\n# TYPE godwit_%s %s\n", rows[k].name, rows[k].help,
-                rows[k].name, rows[k].is_total ? "counter" : "gauge");
+        evbuffer_add_printf(to, "# HELP godwit_%s %s\n# TYPE godwit_%s %s\n", rows[k].name,
+                            rows[k].help, rows[k].name, rows[k].is_total ? "counter" : "gauge");
         for (size_t i = 0; i < all->n; i++) {
-            fprintf(to, "godwit_%s", rows[k].name);
+            evbuffer_add_printf(to, "godwit_%s", rows[k].name);
             put_label(to, all->entries[i].m.id);
-            fprintf(to, " %.17g\n", rows[k].of(&all->entries[i]));
+            evbuffer_add_printf(to, " %.17g\n", rows[k].of(&all->entries[i]));
         }
     }
 }
 
-void models_metrics(const models *all, FILE *to) {
+void models_metrics(const models *all, struct evbuffer *to) {
     put_states(all, to);
     for (size_t k = 0; k < sizeof gauges / sizeof gauges[0]; k++) {
         const gauge *g = &gauges[k];
-        fprintf(to, "# HELP godwit_%s %s\n# TYPE godwit_%s %s\n", g->name, g->help, g->name,
-                g->kind);
+        evbuffer_add_printf(to, "# HELP godwit_%s %s\n# TYPE godwit_%s %s\n", g->name, g->help,
+                            g->name, g->kind);
         for (size_t i = 0; i < all->n; i++) {
             const entry *e = &all->entries[i];
             gw_batch_stats stats;
             if (e->state == MODEL_READY && e->m.batch != NULL) {
                 gw_batch_get_stats(e->m.batch, &stats);
-                fprintf(to, "godwit_%s", g->name);
+                evbuffer_add_printf(to, "godwit_%s", g->name);
                 put_label(to, e->m.id);
-                fprintf(to, " %.17g\n", g->of(&stats));
+                evbuffer_add_printf(to, " %.17g\n", g->of(&stats));
             }
         }
     }

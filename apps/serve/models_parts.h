@@ -3,11 +3,11 @@
 #ifndef GW_APPS_SERVE_MODELS_PARTS_H
 #define GW_APPS_SERVE_MODELS_PARTS_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "apps/serve/models.h"
 #include "apps/serve/models_found.h"
+#include "core/base/os_threads.h"
 #include "include/godwit_sleep.h"
 
 typedef struct entry {
@@ -36,7 +36,7 @@ typedef struct entry {
     int adapted;
     pthread_t loader, engine;
     int has_loader, has_engine, is_loaded; /* a loader also puts to sleep, and adapts */
-    atomic_uint progress; /* per mille */
+    atomic_uint progress;                  /* per mille */
     loop_task loaded, died, dozed, changed;
     pthread_mutex_t encoding; /* of the encoder */
     pthread_mutex_t lock;     /* of what follows */
@@ -74,8 +74,8 @@ uint64_t models_kept(const models *all);
 void models_list_adapters(entry *e);
 void models_take_adapters(entry *e);
 gw_status models_give_adapters(entry *e);
-void models_adapt(entry *e);      /* nobody uses it, and somebody waits for an adapter */
-void models_changed(void *user);  /* the loop's task */
+void models_adapt(entry *e);     /* nobody uses it, and somebody waits for an adapter */
+void models_changed(void *user); /* the loop's task */
 void models_drop_adapting(entry *e, const fault *f);
 
 /* models_sleep.c */

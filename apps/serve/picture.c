@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "apps/serve/random.h"
 #include "apps/serve/sights.h"
 #include "apps/serve/text.h"
+#include "core/base/os.h"
 #include "core/text/tokens/base64.h"
 
 void picture_list_free(picture_list *l) {

@@ -2,8 +2,8 @@
 #include "apps/serve/random.h"
 
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
+
+#include "core/base/os.h"
 
 void random_bytes(void *to, size_t n) {
     if (getrandom(to, n, 0) == (ssize_t)n) {

@@ -2,7 +2,6 @@
  * lines of JSON. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "apps/serve/chat_text.h"
 #include "apps/serve/fill.h"
@@ -10,6 +9,7 @@
 #include "apps/serve/parts.h"
 #include "apps/serve/routes.h"
 #include "apps/serve/tools.h"
+#include "core/base/os.h"
 
 static const char version[] = "0.13.0"; /* of the interface: clients ask for a least one */
 
@@ -326,8 +326,7 @@ static int read_chat(job *j, const json_t *body, fault *f) {
 
 /* The prompt is a user's message, unless it is raw. */
 static int read_generate(job *j, const json_t *body, fault *f) {
-    static const ask_refusal refused[] = {
-        {"template", "\"\""}, {"context", "[]"}, {NULL, NULL}};
+    static const ask_refusal refused[] = {{"template", "\"\""}, {"context", "[]"}, {NULL, NULL}};
     int raw = 0;
     json_t *prompt = json_object_get(body, "prompt"), *system = json_object_get(body, "system");
     int none = prompt == NULL || json_is_null(prompt) ||

@@ -1,11 +1,12 @@
 /* apps/serve/routes.c - finds a request's route, and who may ask: see routes.h. */
 #include "apps/serve/routes.h"
 
-#include <arpa/inet.h>
 #include <event2/buffer.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
+
+#include "core/base/os.h"
+#include "core/base/os_net.h"
 
 static const route *const families[] = {
     routes_info,     routes_text,   routes_chat,   routes_completions, routes_responses,

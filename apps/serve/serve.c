@@ -2,13 +2,9 @@
 #include <errno.h>
 #include <event2/listener.h>
 #include <inttypes.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "apps/serve/access_log.h"
 #include "apps/serve/account.h"
@@ -20,6 +16,7 @@
 #include "apps/serve/metrics.h"
 #include "apps/serve/models.h"
 #include "apps/signals.h"
+#include "core/base/os.h"
 
 enum {
     CONNS_MAX = 4000,
@@ -114,19 +111,8 @@ static void begin_drain(server *s) {
     conn_drain_all(s);
 }
 
-static void tick(evutil_socket_t fd, short what, void *user) {
-    server *s = user;
-    (void)fd, (void)what;
-    if (s->paused && s->n_conns < s->conns_max && !s->draining) { /* descriptors were short */
-        s->paused = 0;
-        for (int i = 0; i < s->n_listeners; i++) {
-            evconnlistener_enable(s->listeners[i]);
-        }
-    }
-    grammars_tick(s->grammars);
-    models_tick(s->models);
-    jobs_tick(s);
-    show_state(s);
+/* Ends the loop once nothing is left to be answered, or the time for it is over. */
+static void end_when_drained(server *s) {
     double now = app_seconds();
     if (s->draining && (s->n_jobs == 0 || now > s->drain_until)) {
         jobs_end_all(s);
@@ -148,7 +134,26 @@ static void on_signal(evutil_socket_t fd, short what, void *user) {
     }
     event_del(s->signal); /* the next one ends the process at once */
     begin_drain(s);
-    tick(-1, 0, s);
+    end_when_drained(s);
+}
+
+static void tick(evutil_socket_t fd, short what, void *user) {
+    server *s = user;
+    (void)fd, (void)what;
+    if (s->paused && s->n_conns < s->conns_max && !s->draining) { /* descriptors were short */
+        s->paused = 0;
+        for (int i = 0; i < s->n_listeners; i++) {
+            evconnlistener_enable(s->listeners[i]);
+        }
+    }
+    if (signals_fd() < 0 && !s->draining) { /* a system whose signals are no files */
+        on_signal(-1, 0, s);
+    }
+    grammars_tick(s->grammars);
+    models_tick(s->models);
+    jobs_tick(s);
+    show_state(s);
+    end_when_drained(s);
 }
 
 static int add_events(server *s) {
@@ -157,7 +162,7 @@ static int add_events(server *s) {
     s->tick = event_new(base, -1, EV_PERSIST, tick, s);
     s->signal = event_new(base, signals_fd(), EV_READ | EV_PERSIST, on_signal, s);
     if (s->tick == NULL || s->signal == NULL || event_add(s->tick, &second) != 0 ||
-        event_add(s->signal, NULL) != 0) {
+        (signals_fd() >= 0 && event_add(s->signal, NULL) != 0)) {
         app_error("out of memory");
         return APP_FAILURE;
     }
@@ -168,27 +173,20 @@ static int add_events(server *s) {
 
 /* As many descriptors as may be had; what these leave is for connections. */
 static int connections_at_most(void) {
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) != 0) {
+    unsigned long files = gw_os_open_files(65536);
+    if (files == 0) {
         return 256;
     }
-    files.rlim_cur = files.rlim_max < 65536 ? files.rlim_max : 65536;
-    setrlimit(RLIMIT_NOFILE, &files);
-    getrlimit(RLIMIT_NOFILE, &files);
-    if (files.rlim_cur > CONNS_MAX + CONNS_SPARE) {
+    if (files > CONNS_MAX + CONNS_SPARE) {
         return CONNS_MAX;
     }
-    return files.rlim_cur > 2 * CONNS_SPARE ? (int)files.rlim_cur - CONNS_SPARE : CONNS_SPARE;
+    return files > 2 * CONNS_SPARE ? (int)files - CONNS_SPARE : CONNS_SPARE;
 }
 
 /* The matcher of a grammar has room for tens of megabytes and touches few of them. A block that is
  * mapped costs what is touched and goes back when it is freed; but after the first such free glibc
  * would take them from its heap, where each is zeroed, and kept. */
-static void keep_large_blocks_mapped(void) {
-#ifdef M_MMAP_THRESHOLD
-    (void)mallopt(M_MMAP_THRESHOLD, MAPPED_FROM);
-#endif
-}
+static void keep_large_blocks_mapped(void) { gw_os_map_blocks(MAPPED_FROM); }
 
 /* Notes and errors of the running server. One per process, as the terminal is. */
 static sink *err;

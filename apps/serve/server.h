@@ -3,12 +3,12 @@
 #ifndef GW_APPS_SERVE_SERVER_H
 #define GW_APPS_SERVE_SERVER_H
 
-#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "apps/common.h"
 #include "apps/serve/loop.h"
+#include "core/base/os_threads.h"
 
 struct conn;
 struct event;

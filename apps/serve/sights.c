@@ -1,11 +1,11 @@
 /* apps/serve/sights.c - see sights.h. */
 #include "apps/serve/sights.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/os_threads.h"
 #include "core/base/sha256.h"
 
 enum { KEPT_LOOKS = 64, DIGEST = 32 };

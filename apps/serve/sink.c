@@ -2,12 +2,11 @@
 #include "apps/serve/sink.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
+
+#include "core/base/os.h"
+#include "core/base/os_threads.h"
 
 enum { ROOM = 1 << 18, LAST_MILLISECONDS = 500, AGAIN_MILLISECONDS = 100 };
 
@@ -35,8 +34,7 @@ static size_t write_all(const sink *s, const char *text, size_t n) {
     while (n > 0) {
         ssize_t wrote = write(s->fd, text, n);
         if (wrote < 0 && errno == EAGAIN) {
-            struct pollfd wait = {.fd = s->fd, .events = POLLOUT};
-            (void)poll(&wait, 1, AGAIN_MILLISECONDS);
+            (void)gw_os_writable(s->fd, AGAIN_MILLISECONDS);
         } else if (wrote < 0 && errno != EINTR) {
             break;
         }

@@ -3,9 +3,8 @@
 #ifndef GW_APPS_AHEAD_H
 #define GW_APPS_AHEAD_H
 
-#include <pthread.h>
-
 #include "apps/encode.h"
+#include "core/base/os_threads.h"
 
 typedef struct vectors_ahead {
     const app_options *o; /* these by the caller */

@@ -3,11 +3,11 @@
  * Each thread of our team multiplies its own rows with a single-threaded sgemm. Its sums run in
  * OpenBLAS's order: the one place whose bits are not ours.
  */
-#include <dlfcn.h>
-#include <pthread.h>
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
+#include "core/base/os.h"
+#include "core/base/os_threads.h"
 
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112, BLAS_ROWS = 64 };
 

@@ -1,12 +1,12 @@
 /* backends/cpu/device.c - the "cpu" backend: opening the thread team, and the function table. */
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/roof.h"
+#include "core/base/os_threads.h"
 
 enum { SPINS = 1500 }; /* polls of a barrier, some 50 us, before the processor is given away */
 

@@ -1,15 +1,14 @@
-/* backends/cpu/machine.c - what this process may use: processors, memory. Linux files only; what is
- * missing or odd counts as "no limit".
+/* backends/cpu/machine.c - what this process may use: processors, memory. Linux tells it in files:
+ * what is missing or odd there counts as "no limit"; others are asked through os.h.
  */
 #include <ctype.h>
-#include <dirent.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backends/cpu/cpu.h"
+#include "core/base/os.h"
+#include "core/base/os_threads.h"
 
 /* First line of a small file, without its newline. */
 static int read_line(const char *path, char *out, size_t bytes) {
@@ -178,6 +177,10 @@ void gw_cpu_memory(uint64_t *total, uint64_t *available) {
     if (f != NULL) {
         fclose(f);
     }
+    if (m.total == UINT64_MAX && gw_os_memory() > 0) { /* not Linux */
+        m.total = gw_os_memory();
+        m.available = gw_os_memory_free() > 0 ? gw_os_memory_free() : m.total;
+    }
     each_cgroup("", visit_memory_v2, &m);
     each_cgroup("memory", visit_memory_v1, &m);
     *total = m.total;
@@ -187,6 +190,7 @@ void gw_cpu_memory(uint64_t *total, uint64_t *available) {
 /* ---- processors
  * ------------------------------------------------------------------------------------ */
 
+#if defined(__linux__)
 /* The affinity mask in a set large enough for any machine; NULL when it cannot be read. */
 static cpu_set_t *allowed(size_t *n, size_t *bytes) {
     for (*n = 1024; *n <= 1u << 18; *n *= 4) {
@@ -252,6 +256,17 @@ static int physical_cores(void) {
     CPU_FREE(set);
     return count > 0 ? count : 1;
 }
+#else
+int gw_cpu_usable_processors(void) {
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (int)online : 1;
+}
+
+static int physical_cores(void) {
+    int cores = gw_os_cores();
+    return cores > 0 ? cores : gw_cpu_usable_processors();
+}
+#endif
 
 int gw_cpu_default_threads(void) {
     const char *wish = getenv("OMP_NUM_THREADS");

@@ -2,9 +2,9 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "backends/cpu/cpu.h"
+#include "core/base/os.h"
 #include "core/base/text.h"
 
 enum { HUGE_PAGE = 2 << 20, CHUNK_BYTES = 256 << 20, PACK_BYTES = 256 << 10 };

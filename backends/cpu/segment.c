@@ -1,11 +1,11 @@
 /* backends/cpu/segment.c - freezing nodes into launches, and the team that walks them. */
 #include <omp.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
 #include "core/base/clock.h"
+#include "core/base/os_threads.h"
 
 enum { LAUNCHES_PER_NODE = 4 }; /* most that one node appends */
 enum { LATEST = 1024 };         /* passes until ways of reading are tried again, at most */

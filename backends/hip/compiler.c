@@ -1,8 +1,6 @@
 /* backends/hip/compiler.c - opens NVRTC or hiprtc and compiles with it. */
 #include "backends/hip/compiler.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +8,8 @@
 #include "backends/hip/driver.h"
 #include "backends/hip/processor.h"
 #include "core/base/build_log.h"
+#include "core/base/os.h"
+#include "core/base/os_threads.h"
 #include "core/base/waits.h"
 
 typedef struct rtc_program *rtc_program;

@@ -1,13 +1,13 @@
 /* backends/hip/driver.c - opens the drivers that are there, fills their tables, names errors. */
 #include "backends/hip/driver.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/hooks.h"
+#include "core/base/os.h"
+#include "core/base/os_threads.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static gw_hip_driver tables[GW_HIP_DRIVERS];

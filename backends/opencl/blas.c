@@ -4,12 +4,12 @@
  * f32 tile by tile and given to SGEMM; HGEMM would keep its sums in 16 bits. Declarations and
  * status codes are those of clblast_c.h, version 1.5: codes down to -63 are OpenCL's.
  */
-#include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "backends/opencl/opencl.h"
+#include "core/base/os.h"
+#include "core/base/os_threads.h"
 
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112, ITEMS = 64, TILE_ALIGN = 64 };
 

@@ -1,10 +1,11 @@
 /* backends/opencl/driver.c - opens libOpenCL and names its errors. */
 #include "backends/opencl/driver.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "core/base/os.h"
+#include "core/base/os_threads.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static gw_cl_driver table;

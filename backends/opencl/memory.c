@@ -1,10 +1,10 @@
 /* backends/opencl/memory.c - buffers of a device, and how weights get into them. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backends/load.h"
 #include "backends/opencl/opencl.h"
+#include "core/base/os.h"
 #include "core/base/size.h"
 #include "core/base/text.h"
 #include "core/base/waits.h"

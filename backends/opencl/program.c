@@ -1,13 +1,12 @@
 /* backends/opencl/program.c - texts of kernels_cl to programs of a device. */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backends/opencl/opencl.h"
 #include "core/base/build_log.h"
 #include "core/base/cache.h"
+#include "core/base/os.h"
 #include "core/base/waits.h"
 #include "opencl_sources.h"
 
@@ -51,8 +50,8 @@ static void all_options(const struct gw_device *device, const char *options, cha
 cl_int gw_cl_build(const struct gw_device *device, cl_program program, const char *options) {
     int kept = -1, nowhere = -1;
     if (device->processor) {
-        kept = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-        nowhere = kept >= 0 ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
+        kept = gw_os_duplicate(STDERR_FILENO);
+        nowhere = kept >= 0 ? gw_os_open_null(O_WRONLY) : -1;
     }
     if (nowhere >= 0) {
         dup2(nowhere, STDERR_FILENO);

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/base/clock.h"
+#include "core/base/os.h"
 
 enum { BUFFER_ALIGN = 64, LOAD_ROWS = 64 };
 
@@ -65,8 +65,7 @@ static void describe(const struct gw_device *device, int ordinal, gw_device_info
     snprintf(out->id, sizeof out->id, "ref");
     snprintf(out->name, sizeof out->name, "double precision");
     snprintf(out->detail, sizeof out->detail, "every op from its definition, for checking");
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    out->memory_bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+    out->memory_bytes = gw_os_memory();
     out->free_bytes = available_bytes();
     out->threads = 1;
 }

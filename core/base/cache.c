@@ -3,17 +3,13 @@
  */
 #include "core/base/cache.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "core/base/os.h"
 #include "core/base/save.h"
 #include "core/base/text.h"
 

@@ -2,7 +2,7 @@
 #ifndef GW_BASE_CLOCK_H
 #define GW_BASE_CLOCK_H
 
-#include <time.h>
+#include "core/base/os.h"
 
 /* Seconds since some moment, never set back. */
 static inline double gw_seconds_now(void) {

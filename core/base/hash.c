@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
+
+#include "core/base/os.h"
 
 typedef struct slot {
     const void *key; /* NULL: free */

@@ -2,14 +2,13 @@
 #include "core/base/save.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
+#include "core/base/os.h"
 
 static gw_status refuse(const gw_save *s, const char *what, int error) {
     return gw_fail(error == ENOMEM ? GW_E_NOMEM : GW_E_IO, s->path, "cannot %s: %s", what,

@@ -9,8 +9,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
+#include "core/base/os.h"
 #include "core/base/status.h"
 
 typedef struct gw_save {

@@ -6,9 +6,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "core/base/arena.h"
+#include "core/base/os.h"
 #include "core/model/checkpoint_parts.h"
 #include "core/text/tokens/known.h"
 #include "core/text/tokens/normalize.h"

@@ -2,8 +2,8 @@
 #include "core/model/guess.h"
 
 #include <string.h>
-#include <strings.h>
 
+#include "core/base/os.h"
 #include "core/base/reader.h"
 
 static const struct {

@@ -1,11 +1,11 @@
 /* core/model/hf_folder.c - the files of a Hugging Face folder: config.json, generation_config.json,
  * model.safetensors or the parts that model.safetensors.index.json names. */
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/list.h"
+#include "core/base/os.h"
 #include "core/base/text.h"
 #include "core/model/checkpoint_parts.h"
 #include "core/model/config.h"

@@ -3,11 +3,11 @@
  * tokenizer.json, else one of the files of FILES; then tokenizer_config.json, config.json and
  * generation_config.json say which tokens begin and end a text.
  */
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/os.h"
 #include "core/model/checkpoint_parts.h"
 #include "core/model/sentence.h"
 

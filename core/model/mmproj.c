@@ -1,12 +1,12 @@
 /* core/model/mmproj.c - see mmproj.h. */
 #include "core/model/mmproj.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/os.h"
 #include "core/base/status.h"
 #include "core/base/text.h"
 

@@ -1,8 +1,8 @@
 /* core/model/stored.c - bytes of a tensor as they are stored. */
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "core/base/os.h"
 #include "core/model/checkpoint_parts.h"
 #include "core/model/packed.h"
 

@@ -5,9 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
+#include "core/base/os.h"
 #include "core/model/packed.h"
 #include "core/model/weights_parts.h"
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/os.h"
 #include "core/engine/run/kv.h"
 #include "core/engine/run/model_state.h"
 
@@ -70,10 +71,7 @@ static int on_row(void *user, size_t row, const float *logits) {
 
 /* ---- the model in memory -------------------------------------------------------------------- */
 
-static void *aligned_room(size_t bytes) {
-    void *at = NULL;
-    return posix_memalign(&at, 64, bytes + 64) == 0 ? at : NULL;
-}
+static void *aligned_room(size_t bytes) { return gw_os_aligned(bytes + 64); }
 
 static int64_t chunks_of(const gw_original_tensor *t) { return (t->rows + CHUNK - 1) / CHUNK; }
 
@@ -528,7 +526,7 @@ static gw_status list_choices(const gw_making *m, choice *list, size_t *n) {
 
 static void release(measure *q) {
     close_model(q);
-    free(q->image);
+    gw_os_aligned_free(q->image);
     free(q->place);
     free(q->base);
     gw_free(q->ids);

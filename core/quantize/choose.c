@@ -1,6 +1,5 @@
 /* core/quantize/choose.c - what every tensor of a model becomes: rules first, then the mixture,
  * then what its columns allow. */
-#include <regex.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 
 #include "core/base/text.h"
 #include "core/quantize/make.h"
+#include "core/text/regex.h"
 
 void gw_say(const gw_quantize_options *o, const char *fmt, ...) {
     char line[1024];
@@ -24,7 +24,8 @@ void gw_say(const gw_quantize_options *o, const char *fmt, ...) {
 /* ---- rules ---------------------------------------------------------------------------------- */
 
 typedef struct rule {
-    regex_t pattern;
+    gw_regex *pattern;
+    gw_regex_work *work;
     gw_fmt fmt;
     int matched;
     const char *text;
@@ -48,19 +49,15 @@ static gw_status read_rule(const char *text, rule *out) {
     memcpy(pattern, text, (size_t)(mark - text));
     pattern[mark - text] = '\0';
     GW_TRY(format_named("--tensor-type", mark + 1, &out->fmt));
-    int wrong = regcomp(&out->pattern, pattern, REG_EXTENDED | REG_NOSUB);
-    if (wrong != 0) {
-        char why[128];
-        regerror(wrong, &out->pattern, why, sizeof why);
-        return gw_fail(GW_E_ARGUMENT, "--tensor-type", "'%.60s': %s", pattern, why);
-    }
     out->text = text;
-    return GW_OK;
+    GW_TRY(gw_regex_new("--tensor-type", pattern, 0, &out->pattern));
+    return gw_regex_work_new(&out->work);
 }
 
 static void free_rules(rule *list, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        regfree(&list[i].pattern);
+        gw_regex_free(list[i].pattern);
+        gw_regex_work_free(list[i].work);
     }
     free(list);
 }
@@ -128,7 +125,11 @@ static gw_status choose_one(gw_making *m, gw_mixture_model *model, rule *rules, 
     int embedding = strcmp(t->name, "token_embd.weight") == 0;
     gw_fmt fmt = t->fmt;
     for (size_t i = 0; i < o->n_rules && !ruled; i++) {
-        if (regexec(&rules[i].pattern, t->name, 0, NULL, 0) == 0) {
+        size_t start, end;
+        int found = 0;
+        GW_TRY(gw_regex_find(rules[i].pattern, rules[i].work, t->name, strlen(t->name), 0, &found,
+                             &start, &end));
+        if (found) {
             rules[i].matched = 1;
             ruled = t->n_dim >= 2;
             fmt = ruled ? rules[i].fmt : fmt;

@@ -3,9 +3,9 @@
 
 #include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/base/clones.h"
+#include "core/base/os.h"
 #include "core/tensor/small.h"
 
 enum {

@@ -1,16 +1,13 @@
 /* core/quantize/folder_out.c - see folder_out.h. */
 #include "core/quantize/folder_out.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/base/file.h"
+#include "core/base/os.h"
 #include "core/base/text.h"
 #include "core/quantize/inputs.h"
 #include "core/quantize/make.h"

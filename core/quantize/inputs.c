@@ -4,13 +4,13 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/base/arena.h"
+#include "core/base/clones.h"
 #include "core/base/file.h"
 #include "core/base/hash.h"
+#include "core/base/os.h"
 #include "core/engine/run/model_state.h"
-#include "core/base/clones.h"
 #include "core/quantize/make.h"
 #include "core/quantize/safe_out.h"
 
@@ -260,8 +260,8 @@ static gw_status read_text(const char *path, char **text, size_t *n) {
 }
 
 static uint64_t free_memory(void) {
-    long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : (uint64_t)1 << 30;
+    uint64_t bytes = gw_os_memory_free();
+    return bytes > 0 ? bytes : (uint64_t)1 << 30;
 }
 
 /* X^T X where there is room for it, in the order of the model. */

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/base/clock.h"
 #include "core/base/file.h"
+#include "core/base/os.h"
 #include "core/base/text.h"
 #include "core/quantize/budget.h"
 #include "core/quantize/folder_out.h"

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
+#include "core/base/os.h"
 #include "core/base/text.h"
 
 /* What a name has besides its base. */

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
+#include "core/base/os.h"
 #include "core/model/rope.h"
 #include "core/model/weights_parts.h"
 #include "core/text/tokens/tokenizer.h"

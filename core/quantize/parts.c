@@ -2,17 +2,13 @@
 #include "core/quantize/parts.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "core/base/file.h"
+#include "core/base/os.h"
 #include "core/base/save.h"
 #include "core/base/text.h"
 

@@ -2,7 +2,8 @@
 #include "core/text/pattern.h"
 
 #include <string.h>
-#include <strings.h>
+
+#include "core/base/os.h"
 
 #define SPACES                                                                                     \
     "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"        \

@@ -41,8 +41,7 @@ gw_status gw_regex_new(const char *where, const char *pattern, int literal, gw_r
         if (regex->code == NULL) {
             char why[128] = "";
             pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof why);
-            GW_TRY_DONE(gw_fail(GW_E_UNSUPPORTED, where, "pre-tokenizer pattern \"%.60s\": %s",
-                                pattern, why));
+            GW_TRY_DONE(gw_fail(GW_E_UNSUPPORTED, where, "pattern \"%.60s\": %s", pattern, why));
         }
         /* interpreted where it fails */
         regex->compiled = pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE) == 0;

@@ -18,10 +18,10 @@
 #ifndef GW_ENGINE_BATCH_STATE_H
 #define GW_ENGINE_BATCH_STATE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "core/base/clock.h"
+#include "core/base/os_threads.h"
 #include "core/base/status.h"
 #include "core/engine/batch/drafts.h"
 #include "core/engine/batch/host.h"

@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "core/base/hash.h"
+#include "core/base/os.h"
 #include "core/base/status.h"
 
 enum { NONE = -1 };

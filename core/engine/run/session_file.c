@@ -16,13 +16,11 @@
  * A check is SipHash-1-3 chained over pieces: it finds damage; it does not stop a forger, whose
  * numbers could change a text but harm nothing. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/base/hash.h"
+#include "core/base/os.h"
 #include "core/base/save.h"
 #include "core/base/size.h"
 #include "core/engine/run/session_pictures.h"

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
+#include "core/base/os.h"
 #include "core/text/answer/answer_rules.h"
 #include "core/text/grammar/json_schema.h"
 

@@ -1,8 +1,8 @@
 /* core/text/template/date.c - strftime_now: a calendar in the C locale, at a given time. */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/base/os.h"
 #include "core/text/template/render.h"
 
 static const char *const days[] = {"Sunday",   "Monday", "Tuesday", "Wednesday",
@@ -260,7 +260,7 @@ static int put_conversion(gw_tpl *r, gw_tpl_out *out, const conversion *c) {
         int upper = c->upper || (c->swap && memchr("aAbBh", c->how, 5) != NULL);
         for (int i = 0; i < n; i++) {
             int lower = c->swap && c->how == 'p';
-            word[i] = (char)(lower                                         ? word[i] | 32
+            word[i] = (char)(lower                                       ? word[i] | 32
                              : upper && word[i] >= 'a' && word[i] <= 'z' ? word[i] & ~32
                                                                          : word[i]);
         }

@@ -13,28 +13,33 @@ static gw_status add_word(gw_map *map, const char *text, size_t n, size_t id) {
     return n == 0 || gw_map_add(map, text, n, id, NULL) != GW_MAP_NOMEM ? GW_OK : no_memory();
 }
 
-static int compare_scores(const void *a, const void *b, void *tokens) {
-    double x = ((const gw_vocab_token *)tokens)[*(const uint32_t *)a].score;
-    double y = ((const gw_vocab_token *)tokens)[*(const uint32_t *)b].score;
+typedef struct ranked {
+    double score;
+    uint32_t id;
+} ranked;
+
+static int compare_scores(const void *a, const void *b) {
+    double x = ((const ranked *)a)->score, y = ((const ranked *)b)->score;
     return x > y ? -1 : x < y;
 }
 
 /* Ranks in place of scores: equal scores share one, so that the leftmost pair goes first. */
 static gw_status build_ranks(gw_tokenizer *t) {
     const gw_vocab *v = t->vocab;
-    uint32_t *order = calloc(v->n_tokens, sizeof *order), rank = 0;
+    ranked *order = calloc(v->n_tokens, sizeof *order);
+    uint32_t rank = 0;
     t->rank = calloc(v->n_tokens, sizeof *t->rank);
     if (order == NULL || t->rank == NULL) {
         free(order);
         return no_memory();
     }
     for (size_t i = 0; i < v->n_tokens; i++) {
-        order[i] = (uint32_t)i;
+        order[i] = (ranked){v->tokens[i].score, (uint32_t)i};
     }
-    qsort_r(order, v->n_tokens, sizeof *order, compare_scores, v->tokens);
+    qsort(order, v->n_tokens, sizeof *order, compare_scores);
     for (size_t i = 0; i < v->n_tokens; i++) {
-        rank += i > 0 && v->tokens[order[i]].score != v->tokens[order[i - 1]].score;
-        t->rank[order[i]] = rank;
+        rank += i > 0 && order[i].score != order[i - 1].score;
+        t->rank[order[i].id] = rank;
     }
     free(order);
     return GW_OK;

@@ -1,14 +1,12 @@
-/* apps/signals.c - the cancel flag and the two strokes of Ctrl-C. */
+/* apps/signals_posix.c - the cancel flag and the two strokes of Ctrl-C. */
 #include "apps/signals.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
-#include <unistd.h>
 
+#include "core/base/os.h"
 #include "core/base/save.h"
 #include "core/base/waits.h"
 

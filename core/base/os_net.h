@@ -1,0 +1,19 @@
+/* core/base/os_net.h - sockets and addresses, by POSIX's names. */
+#ifndef GW_BASE_OS_NET_H
+#define GW_BASE_OS_NET_H
+
+#if defined(_WIN32)
+#include "core/base/os_windows_net.h"
+#else
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#endif
+
+#endif
