@@ -148,7 +148,7 @@ static int has_device(const doctor_job *job, const char *id) {
 }
 
 static void look_at_settings(doctor_job *job) {
-    static const char *const names[] = {"GODWIT_CPU", "OMP_NUM_THREADS", "OMP_THREAD_LIMIT"};
+    static const char *const names[] = {"GODWIT_CPU", "OMP_NUM_THREADS"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (getenv(names[i]) != NULL) {
             char text[80];

@@ -6,13 +6,13 @@
  * and the roof take turns); the cost of n = 2, 4, 8, 16 rows relative to one, prefill GOP/s
  * (k = 2048, 5632) and its share of the integer peak, packing GB/s.
  */
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
+#include "core/base/team.h"
 #include "cpu/linear.h"
 #include "cpu/peak.h"
 
@@ -60,25 +60,37 @@ static void fill_activations(gw_act8 *x, size_t blocks) {
 /* ---- roofs ------------------------------------------------------------------------------------
  */
 
+typedef struct reading {
+    const gw_cpu_peak *peak;
+    const char *from;
+    size_t pieces; /* of each thread */
+    int way;
+} reading;
+
+enum { PIECE = 768 << 10 };
+
+static void read_share(void *user, int id, int team) {
+    const reading *r = user;
+    volatile float sink = 0; /* the results are used, so the loops stay */
+    (void)team;
+    for (size_t i = 0; i < r->pieces; i++) {
+        const char *at = r->from + ((size_t)id * r->pieces + i) * PIECE;
+        sink = r->peak->read((const float *)(const void *)at, PIECE, r->way);
+    }
+    (void)sink;
+}
+
 /* The fastest of the ways of reading (cpu/peak.h). */
 static double read_gbps(const char *p, size_t bytes, int threads) {
-    enum { PIECE = 768 << 10 };
     const char *bad;
     const gw_cpu_peak *peak = gw_cpu_peak_of(gw_cpu_level_choose(&bad));
     const size_t pieces = bytes / (size_t)threads / PIECE;
     double best = 0;
     for (int way = 0; way < GW_READ_WAYS; way++) {
-        float top = 0;
+        reading r = {.peak = peak, .from = p, .pieces = pieces, .way = way};
         double start = now();
-#pragma omp parallel num_threads(threads) reduction(max : top)
-        for (size_t i = 0; i < pieces; i++) {
-            const char *at = p + ((size_t)omp_get_thread_num() * pieces + i) * PIECE;
-            float v = peak->read((const float *)(const void *)at, PIECE, way);
-            top = v > top ? v : top;
-        }
+        gw_team_run(threads, read_share, &r);
         double rate = (double)(pieces * PIECE * (size_t)threads) / (now() - start);
-        volatile float sink = top;
-        (void)sink;
         best = rate > best ? rate : best;
     }
     return best * 1e-9;
@@ -117,13 +129,22 @@ PEAK(peak_vnni, "avx512f,avx512vnni",
      12 * 128)
 #endif
 
+#if defined(__x86_64__)
+static void peak_share(void *user, int id, int team) {
+    double *ops = user; /* all threads do as many */
+    double mine = gw_cpu_level_runs(GW_CPU_VNNI) ? peak_vnni(20000000) : peak_avx2(20000000);
+    if (id == 0) {
+        *ops = mine * team;
+    }
+}
+#endif
+
 static double peak_gops(int threads) {
     double best = 0;
 #if defined(__x86_64__)
     for (int pass = 0; pass < 3; pass++) {
         double ops = 0, start = now();
-#pragma omp parallel num_threads(threads) reduction(+ : ops)
-        ops = gw_cpu_level_runs(GW_CPU_VNNI) ? peak_vnni(20000000) : peak_avx2(20000000);
+        gw_team_run(threads, peak_share, &ops);
         double rate = ops / (now() - start);
         best = rate > best ? rate : best;
     }
@@ -145,26 +166,37 @@ typedef struct setup {
     int threads;
 } setup;
 
+typedef struct pass {
+    const setup *s;
+    const gw_cpu_linear_kernel *kernel;
+    size_t m, cols;
+    int n, streams;
+} pass;
+
+static void run_share(void *user, int id, int team) {
+    const pass *p = user;
+    const setup *s = p->s;
+    size_t t = (size_t)id, all = (size_t)team, m = p->m;
+    gw_cpu_linear job = {.w = s->w,
+                         .m = m,
+                         .k = p->cols,
+                         .x = s->x,
+                         .x_stride = p->cols / 32 * sizeof(gw_act8),
+                         .n = p->n,
+                         .streams = p->streams,
+                         .y = s->y,
+                         .y_stride = m};
+    p->kernel->run(&job, m / 16 * t / all * 16, m / 16 * (t + 1) / all * 16, s->scratch[t]);
+}
+
 /* Seconds of one pass over the matrix with n rows: the best of `passes`. */
 static double time_rows(const setup *s, const gw_cpu_linear_kernel *k, size_t m, size_t cols, int n,
                         int streams, int passes) {
+    pass p = {.s = s, .kernel = k, .m = m, .cols = cols, .n = n, .streams = streams};
     double best = 1e9;
     for (int i = 0; i < passes; i++) {
         double start = now();
-#pragma omp parallel num_threads(s->threads)
-        {
-            size_t t = (size_t)omp_get_thread_num(), all = (size_t)s->threads;
-            gw_cpu_linear job = {.w = s->w,
-                                 .m = m,
-                                 .k = cols,
-                                 .x = s->x,
-                                 .x_stride = cols / 32 * sizeof(gw_act8),
-                                 .n = n,
-                                 .streams = streams,
-                                 .y = s->y,
-                                 .y_stride = m};
-            k->run(&job, m / 16 * t / all * 16, m / 16 * (t + 1) / all * 16, s->scratch[t]);
-        }
+        gw_team_run(s->threads, run_share, &p);
         double t = now() - start;
         best = t < best ? t : best;
     }

@@ -4,7 +4,7 @@
  * Each token (one row, short context) is compared with the readings right before and after it;
  * median and quartiles of the share, where `godwit bench` gives the mean of a pass. A token finds
  * the caches empty.
- * Build: cc -O2 -fopenmp -I. bench/bench_token.c build/X/libgodwit.a, and its libraries.
+ * Build: cc -O2 -pthread -I. bench/bench_token.c build/X/libgodwit.a, and its libraries.
  */
 #include <stdio.h>
 #include <stdlib.h>

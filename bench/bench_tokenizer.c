@@ -3,7 +3,7 @@
  * usage: bench_tokenizer TOKENIZER TEXT_FILE [rounds]   a line: bytes, tokens, seconds of the best
  *        bench_tokenizer --worst TOKENIZER...             a megabyte of what is hard, each kind
  * TOKENIZER: a folder, a GGUF file or a tokenizer's file. Seconds are those of the thread.
- * Build: cc -O2 -fopenmp -I. bench/bench_tokenizer.c build/X/libgodwit.a, and its libraries.
+ * Build: cc -O2 -pthread -I. bench/bench_tokenizer.c build/X/libgodwit.a, and its libraries.
  */
 #include <stdio.h>
 #include <stdlib.h>

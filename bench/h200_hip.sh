@@ -17,7 +17,7 @@ pack() {
     mkdir -p "$out/lib" "$out/models"
     cp "$build/godwit" "$build/tests/test_hip_ops" "$out/"
     for lib in $(ldd "$build/godwit" "$build/tests/test_hip_ops" |
-                 awk '$3 ~ /(jansson|pcre2|utf8proc|gomp|cmocka)/ { print $3 }' | sort -u); do
+                 awk '$3 ~ /(jansson|pcre2|utf8proc|cmocka)/ { print $3 }' | sort -u); do
         cp -L "$lib" "$out/lib/"
     done
     cp "$@" "$out/models/"

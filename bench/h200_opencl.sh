@@ -15,7 +15,7 @@ pack() {
     mkdir -p "$2/lib"
     cp "$1/godwit" "$1/tests/test_opencl_ops" "$2/"
     for lib in $(ldd "$1/godwit" "$1/tests/test_opencl_ops" |
-                 awk '$3 ~ /(jansson|pcre2|utf8proc|gomp|cmocka)/ { print $3 }' | sort -u); do
+                 awk '$3 ~ /(jansson|pcre2|utf8proc|cmocka)/ { print $3 }' | sort -u); do
         cp -L "$lib" "$2/lib/"
     done
     echo "packed: $2 ($(du -sh "$2" | cut -f1))"

@@ -44,13 +44,13 @@ if(NOT GODWIT_STATIC OR GODWIT_PYTHON)
       endif()
     endforeach()
     list(TRANSFORM shared REPLACE "\\.a$" ".so")
-    # The compiler's own libgomp.so may need a newer C library than the root's.
     target_link_libraries(godwit_shared PRIVATE -Wl,--whole-archive $<TARGET_FILE:godwit_lib>
-      -Wl,--no-whole-archive -Wl,--as-needed ${shared} -l:libgomp.so.1 m pthread ${CMAKE_DL_LIBS})
+      -Wl,--no-whole-archive -Wl,--as-needed ${shared} m pthread ${CMAKE_DL_LIBS})
     add_dependencies(godwit_shared godwit_lib)
     set_property(TARGET godwit_shared APPEND PROPERTY LINK_DEPENDS $<TARGET_FILE:godwit_lib>)
   endif()
-  target_link_options(godwit_shared PRIVATE "-Wl,--version-script=${EXPORTS}")
+  # Workers of core/base/team.c run its code until the process ends: it is never unloaded.
+  target_link_options(godwit_shared PRIVATE "-Wl,--version-script=${EXPORTS}" -Wl,-z,nodelete)
   target_include_directories(godwit_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
     $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>)
 endif()

@@ -26,8 +26,7 @@ endif()
 # Two builds in different folders give equal bytes: no path of the build is kept.
 get_filename_component(SOURCES ${CMAKE_CURRENT_LIST_DIR}/.. ABSOLUTE)
 string(APPEND CMAKE_C_FLAGS_INIT " -ffile-prefix-map=${CMAKE_SYSROOT}=/ -ffile-prefix-map=${CMAKE_BINARY_DIR}=. -ffile-prefix-map=${SOURCES}=.")
-# gcc looks beside itself before it looks into the sysroot. What checks link, its own libgomp.so, may ask
-# for a newer C library; the program gets libgomp.a.
+# gcc looks beside itself before it looks into the sysroot.
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-B${CMAKE_SYSROOT}/usr/lib/${TRIPLE} -L${CMAKE_SYSROOT}/usr/lib/${TRIPLE} -Wl,--allow-shlib-undefined")
 set(CMAKE_SHARED_LINKER_FLAGS_INIT "${CMAKE_EXE_LINKER_FLAGS_INIT}") # of a wheel
 set(CMAKE_LIBRARY_ARCHITECTURE ${TRIPLE})

@@ -3,11 +3,9 @@ if(NOT LIBEVENT_FOUND)
   message(STATUS "libevent is not here: built without godwit serve (libevent-dev has it)")
   return()
 endif()
-set(THREADS_PREFER_PTHREAD_FLAG ON)
-find_package(Threads REQUIRED)
 file(GLOB SERVE_SOURCES CONFIGURE_DEPENDS apps/serve/*.c apps/serve/*.S)
 target_sources(godwit PRIVATE ${SERVE_SOURCES})
-target_link_libraries(godwit PRIVATE PkgConfig::LIBEVENT Threads::Threads)
+target_link_libraries(godwit PRIVATE PkgConfig::LIBEVENT)
 set_source_files_properties(apps/serve_none.c PROPERTIES COMPILE_DEFINITIONS GODWIT_SERVE)
 
 # The page, one file, as it is and compressed.

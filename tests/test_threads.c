@@ -1,6 +1,5 @@
 /* tests/test_threads.c - the thread rules of godwit.h: models in parallel, one model behind a lock,
- * text functions and errors from everywhere. Worth most under ThreadSanitizer (preset tsan), where
- * teams have one thread: OpenMP's own waiting is not instrumented. */
+ * text functions and errors from everywhere. Worth most under ThreadSanitizer (preset tsan). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,7 +79,7 @@ static const char *work(worker *w) {
     gw_sampler_defaults(&sampling);
     sampling.seed = 5;
     if (w->path != NULL) {
-        gw_model_options o = {.path = w->path, .device = "cpu", .threads = 1};
+        gw_model_options o = {.path = w->path, .device = "cpu", .threads = 2};
         if (gw_model_open(&o, &w->model) != GW_OK) {
             return "open";
         }
@@ -142,7 +141,7 @@ static void test_one_model_behind_a_lock(void **state) {
     (void)state;
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     gw_model *model = NULL;
-    gw_model_options o = {.path = files[0], .device = "cpu", .threads = 1};
+    gw_model_options o = {.path = files[0], .device = "cpu", .threads = 2};
     assert_int_equal(gw_model_open(&o, &model), GW_OK);
     worker alone = {.path = files[0]};
     run(&alone);
@@ -197,7 +196,7 @@ static void test_requests_from_other_threads(void **state) {
     (void)state;
     gw_model *model = NULL;
     gw_batch *batch = NULL;
-    gw_model_options o = {.path = files[0], .device = "cpu", .threads = 1};
+    gw_model_options o = {.path = files[0], .device = "cpu", .threads = 2};
     gw_batch_options bo = {.n_ctx = 64, .parallel = 3, .queue = THREADS * REQUESTS};
     pthread_t thread[THREADS];
     client c[THREADS] = {{.done = 0}, {.done = 0}};

@@ -9,12 +9,13 @@
 
 #include <stdatomic.h>
 
+#include "core/base/team.h"
 #include "core/plan/kernel_list.h"
 #include "core/tensor/sample.h"
 #include "cpu/linear.h"
 #include "cpu/ops.h"
 
-enum { GW_CACHE_LINE = 64, GW_CPU_MAX_THREADS = 1024 };
+enum { GW_CACHE_LINE = 64, GW_CPU_MAX_THREADS = GW_TEAM_MOST };
 
 /* ---- the machine (machine.c) ------------------------------------------------------------------
  */

@@ -21,31 +21,12 @@ static void close_device(struct gw_device *device) {
     }
 }
 
-static void *wait_for_lock(void *lock) {
-    pthread_mutex_lock(lock);
-    pthread_mutex_unlock(lock);
-    return NULL;
-}
-
-/* OpenMP ends the process when it cannot start a thread, so it is asked only for what the system
- * has just given: n threads that live at once. */
-static gw_status try_threads(int n) {
-    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    pthread_t *threads = calloc((size_t)n + 1, sizeof *threads);
-    int started = 0, error = threads == NULL ? ENOMEM : 0;
-    pthread_mutex_lock(&lock);
-    while (error == 0 && started < n) {
-        error = pthread_create(&threads[started], NULL, wait_for_lock, &lock);
-        started += error == 0;
-    }
-    pthread_mutex_unlock(&lock);
-    for (int i = 0; i < started; i++) {
-        pthread_join(threads[i], NULL);
-    }
-    free(threads);
-    return error == 0 ? GW_OK
-                      : gw_fail(GW_E_NOMEM, "threads", "only %d of %d could be started: %s",
-                                started + 1, n + 1, strerror(error));
+/* The workers are there before anything is loaded. */
+static gw_status start_threads(int n) {
+    int error, started = gw_team_prepare(n, &error);
+    return started == n ? GW_OK
+                        : gw_fail(GW_E_NOMEM, "threads", "only %d of %d could be started: %s",
+                                  started, n, strerror(error));
 }
 
 static gw_status refuse_level(const char *name) {
@@ -76,7 +57,7 @@ static gw_status fill_device(struct gw_device *device, const gw_device_options *
     gw_cpu_memory(&total, &device->memory_at_open);
     device->blas_wanted = options != NULL && options->blas;
     device->blas = device->blas_wanted ? gw_cpu_blas_open() : NULL;
-    GW_TRY(try_threads(device->threads - 1));
+    GW_TRY(start_threads(device->threads));
     return gw_cpu_list_kernels(device);
 }
 

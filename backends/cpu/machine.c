@@ -269,13 +269,9 @@ static int physical_cores(void) {
 #endif
 
 int gw_cpu_default_threads(void) {
-    const char *wish = getenv("OMP_NUM_THREADS");
-    if (wish != NULL) {
-        char *end;
-        long n = strtol(wish, &end, 10); /* "4,2" sets nested levels too: the first counts */
-        if (end != wish && n > 0 && n <= GW_CPU_MAX_THREADS) {
-            return (int)n;
-        }
+    int wish = gw_team_wish();
+    if (wish > 0) {
+        return wish;
     }
     int cores = physical_cores();
     double quota = (double)cores;

@@ -176,6 +176,9 @@ typedef struct loading {
     size_t cols, row_bytes, strip_bytes, strips;
     int pack;
     char *dst;
+    char *stored;                /* of each thread `step` strips, as stored */
+    size_t step;                 /* strips read together */
+    _Atomic size_t next, failed; /* strips */
 } loading;
 
 /* Strips [first, end) through `rows`, room for (end - first) strips of stored rows. */
@@ -200,38 +203,43 @@ static gw_status load_strips(const loading *l, size_t first, size_t end, char *r
     return GW_OK;
 }
 
+static void load_share(void *user, int id, int team) {
+    loading *l = user;
+    char *mine = l->stored + (size_t)id * l->step * GW_STRIP_ROWS * l->row_bytes;
+    (void)team;
+    for (;;) {
+        size_t first = atomic_fetch_add(&l->next, l->step);
+        if (first >= l->strips || atomic_load(&l->failed) != SIZE_MAX) {
+            break;
+        }
+        size_t end = first + l->step < l->strips ? first + l->step : l->strips;
+        if (load_strips(l, first, end, mine) != GW_OK) {
+            atomic_store(&l->failed, first);
+        }
+    }
+}
+
 /* All strips by the whole team. A strip that failed is done again by the calling thread, because
  * the text of an error belongs to the thread that met it. */
-static gw_status load_all(struct gw_device *device, const loading *l) {
+static gw_status load_all(struct gw_device *device, loading *l) {
     size_t stored = GW_STRIP_ROWS * l->row_bytes;
     size_t step = stored < PACK_BYTES ? PACK_BYTES / stored : 1;
     int threads = l->strips < 4 ? 1 : device->threads;
-    _Atomic size_t next = 0;
-    _Atomic size_t failed = SIZE_MAX;
-    char *rows = malloc((size_t)threads * step * stored);
-    if (rows == NULL) {
+    l->step = step;
+    l->stored = malloc((size_t)threads * step * stored);
+    atomic_store(&l->next, 0);
+    atomic_store(&l->failed, SIZE_MAX);
+    if (l->stored == NULL) {
         return gw_fail(GW_E_NOMEM, "cpu", "no memory for reading %zu rows", step * GW_STRIP_ROWS);
     }
-#pragma omp parallel num_threads(threads)
-    {
-        char *mine = rows + (size_t)omp_get_thread_num() * step * stored;
-        for (;;) {
-            size_t first = atomic_fetch_add(&next, step);
-            if (first >= l->strips || atomic_load(&failed) != SIZE_MAX) {
-                break;
-            }
-            size_t end = first + step < l->strips ? first + step : l->strips;
-            if (load_strips(l, first, end, mine) != GW_OK) {
-                atomic_store(&failed, first);
-            }
-        }
-    }
+    gw_team_run(threads, load_share, l);
     gw_status status = GW_OK;
-    for (size_t first = atomic_load(&failed); first < l->strips && status == GW_OK; first += step) {
+    for (size_t first = atomic_load(&l->failed); first < l->strips && status == GW_OK;
+         first += step) {
         size_t end = first + step < l->strips ? first + step : l->strips;
-        status = load_strips(l, first, end, rows);
+        status = load_strips(l, first, end, l->stored);
     }
-    free(rows);
+    free(l->stored);
     return status;
 }
 

@@ -2,7 +2,6 @@
 #include "backends/cpu/roof.h"
 
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
@@ -19,40 +18,71 @@ static const size_t read_bytes = 512u << 20; /* more than any last-level cache h
 /* Tests of what is printed need no figure that means something, nor its second and a half. */
 static int is_brief(void) { return gw_hook("GODWIT_BRIEF_ROOF") != NULL; }
 
+/* What one thread did, and when. */
+typedef struct share {
+    double start, end;
+    float result;
+} share;
+
+/* One measurement by all threads, which begin together. */
+typedef struct trial {
+    const gw_cpu_peak *peak;
+    gw_barrier ready;
+    const char *data; /* to be read; NULL: to compute */
+    size_t bytes;
+    _Atomic size_t next;
+    int reading, integers;
+    uint64_t rounds;
+    share shares[GW_CPU_MAX_THREADS];
+} trial;
+
 /* Each thread reads pieces as the kernels do: handed out while there are any. */
+static float read_share(trial *t) {
+    float top = 0.0f;
+    for (size_t at; (at = atomic_fetch_add(&t->next, (size_t)PIECE)) + PIECE <= t->bytes;) {
+        float v = t->peak->read((const float *)(const void *)(t->data + at), PIECE, t->reading);
+        top = v > top ? v : top;
+    }
+    return top;
+}
+
+static float compute_share(const trial *t) {
+    return t->integers ? (float)t->peak->int8(t->rounds) : t->peak->f32(t->rounds);
+}
+
+static void run_share(void *user, int id, int team) {
+    trial *t = user;
+    gw_barrier_wait(&t->ready, (unsigned)team, 0);
+    double start = gw_seconds_now();
+    float result = t->data != NULL ? read_share(t) : compute_share(t);
+    t->shares[id] = (share){.start = start, .end = gw_seconds_now(), .result = result};
+}
+
+/* Seconds from the start of the first thread to the end of the last one. */
+static double run_trial(trial *t, int threads, float *keep) {
+    for (int i = 0; i < threads; i++) {
+        t->shares[i] = (share){.start = INFINITY};
+    }
+    gw_team_run(threads, run_share, t);
+    double start = INFINITY, end = 0.0;
+    for (int i = 0; i < threads; i++) {
+        start = fmin(start, t->shares[i].start);
+        end = fmax(end, t->shares[i].end);
+        *keep += t->shares[i].result;
+    }
+    return end - start;
+}
+
 static double read_once(const gw_cpu_peak *peak, int way, const char *data, size_t bytes,
                         int threads, float *keep) {
-    _Atomic size_t next = 0;
-    double start = INFINITY, end = 0.0; /* of the first thread, of the last one */
-    float top = 0.0f;
-#pragma omp parallel num_threads(threads) reduction(max : top, end) reduction(min : start)
-    {
-#pragma omp barrier
-        start = gw_seconds_now();
-        for (size_t at; (at = atomic_fetch_add(&next, (size_t)PIECE)) + PIECE <= bytes;) {
-            float v = peak->read((const float *)(const void *)(data + at), PIECE, way);
-            top = v > top ? v : top;
-        }
-        end = gw_seconds_now();
-    }
-    *keep += top;
-    return end - start;
+    trial t = {.peak = peak, .data = data, .bytes = bytes, .reading = way};
+    return run_trial(&t, threads, keep);
 }
 
 static double compute_once(const gw_cpu_peak *peak, int integers, uint64_t rounds, int threads,
                            float *keep) {
-    double start = INFINITY, end = 0.0;
-    float sum = 0.0f;
-#pragma omp parallel num_threads(threads) reduction(+ : sum) reduction(min : start)                \
-    reduction(max : end)
-    {
-#pragma omp barrier
-        start = gw_seconds_now();
-        sum += integers ? (float)peak->int8(rounds) : peak->f32(rounds);
-        end = gw_seconds_now();
-    }
-    *keep += sum;
-    return end - start;
+    trial t = {.peak = peak, .integers = integers, .rounds = rounds};
+    return run_trial(&t, threads, keep);
 }
 
 /* The way of reading that is fastest here. Ways are compared on parts of the memory in turn, so
@@ -101,6 +131,10 @@ static double compute_peak(const gw_cpu_peak *peak, int integers, int threads, f
     return best;
 }
 
+static void touch_piece(void *user, int64_t i) {
+    memset((char *)user + (size_t)i * PIECE, 1, PIECE);
+}
+
 /* More than caches hold, each page its own and not the shared page of zeros. */
 static gw_status take_memory(int threads, char **data, size_t *bytes) {
     uint64_t total, available;
@@ -114,10 +148,7 @@ static gw_status take_memory(int threads, char **data, size_t *bytes) {
     if (fresh == NULL) {
         return gw_fail(GW_E_NOMEM, "roof", "needs %zu bytes to read from", *bytes);
     }
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (size_t at = 0; at < *bytes; at += PIECE) {
-        memset(fresh + at, 1, PIECE);
-    }
+    gw_parallel_for(threads, (int64_t)(*bytes / PIECE), touch_piece, fresh);
     *data = fresh;
     return GW_OK;
 }

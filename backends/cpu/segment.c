@@ -1,10 +1,10 @@
 /* backends/cpu/segment.c - freezing nodes into launches, and the team that walks them. */
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
 #include "core/base/clock.h"
+#include "core/base/os.h"
 #include "core/base/os_threads.h"
 
 enum { LAUNCHES_PER_NODE = 4 }; /* most that one node appends */
@@ -111,7 +111,7 @@ static gw_status take_memory(struct gw_segment *segment, size_t nodes) {
     segment->capacity = nodes * LAUNCHES_PER_NODE + 1;
     segment->launches = calloc(segment->capacity, sizeof *segment->launches);
     segment->copies = calloc(nodes * (GW_MAX_W + 2) + 1, sizeof *segment->copies);
-    segment->counters = aligned_alloc(GW_CACHE_LINE, 2 * counter_bytes(segment));
+    segment->counters = gw_os_aligned(2 * counter_bytes(segment));
     if (segment->launches == NULL || segment->copies == NULL || segment->counters == NULL) {
         return gw_fail(GW_E_NOMEM, "cpu", "no memory for a plan of %zu nodes", nodes);
     }
@@ -217,7 +217,7 @@ void gw_cpu_segment_free(struct gw_segment *segment) {
     gw_cpu_unmap_pages(segment->scratch, segment->scratch_mapped);
     free(segment->copies);
     free(segment->launches);
-    free(segment->counters);
+    gw_os_aligned_free(segment->counters);
     free(segment);
 }
 
@@ -225,40 +225,6 @@ void gw_cpu_profile(struct gw_segment *segment, gw_node_time *times) { segment->
 
 /* ---- replay
  * ------------------------------------------------------------------------------------------- */
-
-typedef struct barrier {
-    _Alignas(GW_CACHE_LINE) _Atomic unsigned arrived;
-    _Alignas(GW_CACHE_LINE) _Atomic unsigned phase;
-} barrier;
-
-static inline void relax(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
-/* Everything a thread wrote before the barrier is seen by all after it. Waiting spins for some tens
- * of microseconds, then gives the processor away: a team larger than the machine still moves. */
-static void meet(barrier *b, unsigned team, int spins) {
-    if (team == 1) {
-        return;
-    }
-    unsigned phase = atomic_load_explicit(&b->phase, memory_order_relaxed);
-    if (atomic_fetch_add_explicit(&b->arrived, 1, memory_order_acq_rel) == team - 1) {
-        atomic_store_explicit(&b->arrived, 0, memory_order_relaxed);
-        atomic_store_explicit(&b->phase, phase + 1, memory_order_release);
-        return;
-    }
-    for (int i = 0; atomic_load_explicit(&b->phase, memory_order_acquire) == phase; i++) {
-        if (i < spins) {
-            relax();
-        } else {
-            sched_yield();
-        }
-    }
-}
 
 /* owner -1: the team's. */
 static _Atomic size_t *counter(const gw_cpu_worker *worker, int owner) {
@@ -306,7 +272,7 @@ static void clear_counters(const gw_cpu_worker *worker) {
     }
 }
 
-static void walk(struct gw_segment *segment, gw_cpu_worker *worker, barrier *b) {
+static void walk(struct gw_segment *segment, gw_cpu_worker *worker, gw_barrier *b) {
     gw_node_time *times = worker->id == 0 ? segment->times : NULL;
     double before = times != NULL ? gw_seconds_now() : 0.0;
     char *counters[2] = {segment->counters, segment->counters + counter_bytes(segment)};
@@ -318,7 +284,7 @@ static void walk(struct gw_segment *segment, gw_cpu_worker *worker, barrier *b) 
         }
         worker->counters = counters[turn];
         launch->run(launch, worker);
-        meet(b, (unsigned)worker->team, segment->device->spins);
+        gw_barrier_wait(b, (unsigned)worker->team, segment->device->spins);
         clear_counters(worker);
         turn = !turn;
         if (times != NULL) {
@@ -391,32 +357,41 @@ static void learn_streams(struct gw_segment *segment, double seconds) {
     segment->trial = segment->passes + (later < LATEST ? later : LATEST);
 }
 
+/* One step of a segment, for all threads of the team. */
+typedef struct pass {
+    struct gw_segment *segment;
+    const gw_step *step;
+    int streams;
+    gw_barrier barrier;
+} pass;
+
+static void run_pass(void *user, int id, int team) {
+    pass *p = user;
+    struct gw_segment *segment = p->segment;
+    char *scratch = segment->scratch + (size_t)id * segment->scratch_bytes;
+    gw_cpu_worker worker = {.id = id,
+                            .team = team,
+                            .step = p->step,
+                            .timed = segment->times != NULL,
+                            .streams = p->streams,
+                            .scratch = scratch,
+                            .observe = segment->device->observe,
+                            .observe_user = segment->device->observe_user,
+                            .row = scratch + segment->scratch_bytes - segment->row_bytes,
+                            .shared =
+                                segment->scratch + segment->scratch_mapped - segment->shared_bytes};
+    walk(segment, &worker, &p->barrier);
+}
+
 gw_status gw_cpu_run(struct gw_segment *segment, const gw_step *step) {
     if (step->n < 1 || step->n > segment->rows) {
         return gw_fail(GW_E_ARGUMENT, "cpu", "a step of %d rows for a plan of %d", step->n,
                        segment->rows);
     }
     int learns = tries(segment);
-    int streams = choose_streams(segment);
+    pass p = {.segment = segment, .step = step, .streams = choose_streams(segment)};
     double began = learns ? gw_seconds_now() : 0.0;
-    barrier b = {0};
-#pragma omp parallel num_threads(segment->device->threads)
-    {
-        int id = omp_get_thread_num();
-        char *scratch = segment->scratch + (size_t)id * segment->scratch_bytes;
-        gw_cpu_worker worker = {.id = id,
-                                .team = omp_get_num_threads(),
-                                .step = step,
-                                .timed = segment->times != NULL,
-                                .streams = streams,
-                                .scratch = scratch,
-                                .observe = segment->device->observe,
-                                .observe_user = segment->device->observe_user,
-                                .row = scratch + segment->scratch_bytes - segment->row_bytes,
-                                .shared = segment->scratch + segment->scratch_mapped -
-                                          segment->shared_bytes};
-        walk(segment, &worker, &b);
-    }
+    gw_team_run(segment->device->threads, run_pass, &p);
     if (learns) {
         learn_streams(segment, gw_seconds_now() - began);
     }

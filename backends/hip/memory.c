@@ -7,6 +7,7 @@
 
 #include "backends/hip/hip.h"
 #include "backends/load.h"
+#include "core/base/team.h"
 #include "core/base/text.h"
 
 enum { HALVES = 2, HALF_BYTES = 16 << 20, LANDING_BYTES = 1 << 20 };
@@ -118,8 +119,8 @@ static gw_status keep_bytes(struct gw_buffer *b) {
         return gw_fail(GW_E_NOMEM, "hip", "no %s of main memory for weights",
                        gw_text_size(b->bytes, 4, need));
     }
-    gw_status status = gw_hip_check(d, d->Read(b->kept, b->at, b->bytes, b->device->stream),
-                                    "reading a weight");
+    gw_status status =
+        gw_hip_check(d, d->Read(b->kept, b->at, b->bytes, b->device->stream), "reading a weight");
     status = status == GW_OK ? gw_hip_wait(b->device) : status;
     if (status != GW_OK) {
         forget_kept(b);
@@ -147,11 +148,11 @@ gw_status gw_hip_restore(struct gw_buffer *buffer) {
         return GW_OK;
     }
     GW_TRY(gw_hip_memory_new(buffer->device, buffer->bytes, &at));
-    gw_status status = buffer->bytes == 0
-                           ? GW_OK
-                           : gw_hip_check(d, d->Write(at, buffer->kept, buffer->bytes,
-                                                      buffer->device->stream),
-                                          "sending a weight");
+    gw_status status =
+        buffer->bytes == 0
+            ? GW_OK
+            : gw_hip_check(d, d->Write(at, buffer->kept, buffer->bytes, buffer->device->stream),
+                           "sending a weight");
     if (status != GW_OK) {
         gw_hip_memory_free(buffer->device, at, buffer->bytes);
         return status;
@@ -315,18 +316,43 @@ static gw_status plan_pieces(loading *l) {
     return GW_OK;
 }
 
+typedef struct packing {
+    const gw_hip_layout *layout;
+    const unsigned char *rows;
+    size_t n_rows;
+    unsigned char *const *out; /* [GW_HIP_PLANES] */
+} packing;
+
+static void pack_unit(void *user, int64_t i) {
+    const packing *p = user;
+    const gw_hip_layout *layout = p->layout;
+    size_t u = (size_t)i, first = u * layout->unit, left = p->n_rows - first;
+    unsigned char *at[GW_HIP_PLANES] = {NULL};
+    for (int plane = 0; plane < layout->n_planes; plane++) {
+        at[plane] = p->out[plane] + u * layout->unit_bytes[plane];
+    }
+    gw_hip_pack(layout, p->rows + first * layout->row_bytes,
+                left < layout->unit ? left : layout->unit, at);
+}
+
 static void pack_units(const gw_hip_layout *layout, const unsigned char *rows, size_t n_rows,
                        size_t units, unsigned char *const out[GW_HIP_PLANES]) {
-#pragma omp parallel for schedule(static)
-    for (size_t u = 0; u < units; u++) {
-        size_t first = u * layout->unit, left = n_rows - first;
-        unsigned char *at[GW_HIP_PLANES] = {NULL};
-        for (int p = 0; p < layout->n_planes; p++) {
-            at[p] = out[p] + u * layout->unit_bytes[p];
-        }
-        gw_hip_pack(layout, rows + first * layout->row_bytes,
-                    left < layout->unit ? left : layout->unit, at);
-    }
+    packing p = {.layout = layout, .rows = rows, .n_rows = n_rows, .out = out};
+    gw_parallel_for(0, (int64_t)units, pack_unit, &p);
+}
+
+typedef struct copy {
+    unsigned char *to;
+    const unsigned char *from;
+    size_t bytes;
+} copy;
+
+enum { COPY_BYTES = 1 << 16 };
+
+static void copy_piece(void *user, int64_t i) {
+    const copy *c = user;
+    size_t at = (size_t)i * COPY_BYTES, left = c->bytes - at;
+    memcpy(c->to + at, c->from + at, left < COPY_BYTES ? left : COPY_BYTES);
 }
 
 /* n rows as they are to the card, and packed there. */
@@ -334,11 +360,9 @@ static gw_status pack_on_card(const loading *l, const unsigned char *rows, size_
                               gw_hip_ptr to) {
     struct gw_device *device = l->device;
     gw_hip_ptr stored = device->ring->stored;
-    const size_t bytes = n * l->layout.row_bytes, share = 1 << 16;
-#pragma omp parallel for schedule(static)
-    for (size_t at = 0; at < bytes; at += share) {
-        memcpy((unsigned char *)half + at, rows + at, bytes - at < share ? bytes - at : share);
-    }
+    const size_t bytes = n * l->layout.row_bytes;
+    copy c = {.to = half, .from = rows, .bytes = bytes};
+    gw_parallel_for(0, (int64_t)((bytes + COPY_BYTES - 1) / COPY_BYTES), copy_piece, &c);
     GW_TRY(gw_hip_check(device->driver, device->driver->Write(stored, half, bytes, device->stream),
                         "sending a weight"));
     return gw_hip_pack_rows(device, &l->layout, stored, n, to);

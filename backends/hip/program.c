@@ -11,6 +11,8 @@
 #include "backends/hip/hip.h"
 #include "core/base/cache.h"
 #include "core/base/list.h"
+#include "core/base/os_threads.h"
+#include "core/base/team.h"
 
 enum { ERROR_BYTES = 1024, PROGRAMMATIC = 90 };
 enum { GROUP = 90, GROUP_COMPILER = 12 }; /* only this processor has the instructions of sm_90a */
@@ -353,23 +355,33 @@ static void do_job(const build *b, job *j, int again) {
     }
 }
 
-static void do_jobs(build *b, int again) {
+/* All jobs that have not ended, once. */
+typedef struct attempt {
+    build *build;
+    int again;
+} attempt;
+
+static void do_one(void *user, int64_t i) {
+    static pthread_mutex_t progress = PTHREAD_MUTEX_INITIALIZER;
+    const attempt *r = user;
+    build *b = r->build;
     const gw_watch *watch = b->watch;
-    int parallel = b->device->driver->nvidia; /* hiprtc crashes when two threads compile */
-#pragma omp parallel for schedule(dynamic) if (parallel)
-    for (size_t i = 0; i < b->n; i++) {
-        if (b->jobs[i].ended) {
-            continue;
-        }
-        do_job(b, &b->jobs[i], again);
-#pragma omp critical(gw_hip_progress)
-        {
-            b->done += b->done < b->n;
-            if (watch != NULL && watch->progress != NULL) {
-                watch->progress(watch->user, b->done, b->n);
-            }
-        }
+    if (b->jobs[i].ended) {
+        return;
     }
+    do_job(b, &b->jobs[i], r->again);
+    pthread_mutex_lock(&progress);
+    b->done += b->done < b->n;
+    if (watch != NULL && watch->progress != NULL) {
+        watch->progress(watch->user, b->done, b->n);
+    }
+    pthread_mutex_unlock(&progress);
+}
+
+static void do_jobs(build *b, int again) {
+    int parallel = b->device->driver->nvidia; /* hiprtc crashes when two threads compile */
+    attempt r = {.build = b, .again = again};
+    gw_parallel_for(parallel ? 0 : 1, (int64_t)b->n, do_one, &r);
 }
 
 /* Into the device; what came from the disk and the driver refuses, as after another driver with the

@@ -15,6 +15,7 @@
 #include "core/base/list.h"
 #include "core/base/save.h"
 #include "core/base/sha256.h"
+#include "core/base/team.h"
 
 enum { PIECE = 1 << 20, TOGETHER = 16, NAME = 2 * GW_MPI_DIGEST + 1 };
 
@@ -26,19 +27,27 @@ static struct {
 
 /* ---- digests --------------------------------------------------------------------------------- */
 
+typedef struct pieces {
+    const unsigned char *bytes;
+    size_t n;
+    unsigned char leaf[TOGETHER][GW_MPI_DIGEST];
+} pieces;
+
+static void digest_piece(void *user, int64_t i) {
+    pieces *p = user;
+    gw_sha256 one;
+    size_t at = (size_t)i * PIECE;
+    gw_sha256_begin(&one);
+    gw_sha256_add(&one, p->bytes + at, p->n - at < PIECE ? p->n - at : PIECE);
+    gw_sha256_end(&one, p->leaf[i]);
+}
+
 /* Of the pieces of [bytes, bytes + n), into whole. */
 static void add_pieces(gw_sha256 *whole, const unsigned char *bytes, size_t n) {
-    unsigned char leaf[TOGETHER][GW_MPI_DIGEST];
-    const size_t pieces = (n + PIECE - 1) / PIECE;
-#pragma omp parallel for schedule(dynamic)
-    for (size_t i = 0; i < pieces; i++) {
-        gw_sha256 one;
-        size_t at = i * PIECE;
-        gw_sha256_begin(&one);
-        gw_sha256_add(&one, bytes + at, n - at < PIECE ? n - at : PIECE);
-        gw_sha256_end(&one, leaf[i]);
-    }
-    gw_sha256_add(whole, leaf, pieces * GW_MPI_DIGEST);
+    pieces p = {.bytes = bytes, .n = n};
+    const size_t count = (n + PIECE - 1) / PIECE;
+    gw_parallel_for(0, (int64_t)count, digest_piece, &p);
+    gw_sha256_add(whole, p.leaf, count * GW_MPI_DIGEST);
 }
 
 void gw_mpi_digest(const void *bytes, size_t n, unsigned char digest[GW_MPI_DIGEST]) {

@@ -6,6 +6,7 @@
 #include "backends/opencl/opencl.h"
 #include "core/base/os.h"
 #include "core/base/size.h"
+#include "core/base/team.h"
 #include "core/base/text.h"
 #include "core/base/waits.h"
 
@@ -328,28 +329,40 @@ static void plan_layout(loading *l, const gw_tensor *t) {
     }
 }
 
-/* Units [first, first + n) of rows as stored -> the planes at out[]. */
+/* Rows as stored -> the planes at out[], unit by unit. */
+typedef struct conversion {
+    const loading *l;
+    const unsigned char *rows;
+    int64_t have;
+    unsigned char *const *out;
+} conversion;
+
+static void convert_unit(void *user, int64_t u) {
+    const conversion *c = user;
+    const loading *l = c->l;
+    const unsigned char *row = c->rows + (size_t)(u * l->unit) * l->row_bytes;
+    int64_t left = c->have - u * l->unit;
+    unsigned char *at[4];
+    for (int p = 0; p < 4; p++) {
+        at[p] = c->out[p] + (size_t)u * l->unit_bytes[p];
+    }
+    if (l->layout == GW_CL_LAYOUT_LANES) {
+        gw_cl_lanes_pack(l->fmt, row, l->cols, at[0]);
+    } else {
+        gw_cl_pack(&l->planes, row, l->row_bytes, (size_t)(left < l->unit ? left : l->unit), at[0],
+                   at[1], at[2], at[3]);
+    }
+}
+
+/* Units [first, first + n). */
 static void convert_units(const loading *l, const unsigned char *rows, int64_t have, int64_t n,
                           unsigned char *const *out) {
     if (l->layout == GW_LAYOUT_ROWS) {
         memcpy(out[0], rows, (size_t)have * l->row_bytes);
         return;
     }
-#pragma omp parallel for schedule(static)
-    for (int64_t u = 0; u < n; u++) {
-        const unsigned char *row = rows + (size_t)(u * l->unit) * l->row_bytes;
-        int64_t left = have - u * l->unit;
-        unsigned char *at[4];
-        for (int p = 0; p < 4; p++) {
-            at[p] = out[p] + (size_t)u * l->unit_bytes[p];
-        }
-        if (l->layout == GW_CL_LAYOUT_LANES) {
-            gw_cl_lanes_pack(l->fmt, row, l->cols, at[0]);
-        } else {
-            gw_cl_pack(&l->planes, row, l->row_bytes, (size_t)(left < l->unit ? left : l->unit),
-                       at[0], at[1], at[2], at[3]);
-        }
-    }
+    conversion c = {.l = l, .rows = rows, .have = have, .out = out};
+    gw_parallel_for(0, n, convert_unit, &c);
 }
 
 /* Rows [first, first + n) of the weight into their chunk. */
