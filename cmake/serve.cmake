@@ -5,7 +5,7 @@ if(NOT LIBEVENT_FOUND)
 endif()
 file(GLOB SERVE_SOURCES CONFIGURE_DEPENDS apps/serve/*.c apps/serve/*.S)
 target_sources(godwit PRIVATE ${SERVE_SOURCES})
-target_link_libraries(godwit PRIVATE PkgConfig::LIBEVENT)
+target_link_libraries(godwit PRIVATE PkgConfig::LIBEVENT $<$<BOOL:${WIN32}>:ws2_32>)
 set_source_files_properties(apps/serve_none.c PROPERTIES COMPILE_DEFINITIONS GODWIT_SERVE)
 
 # The page, one file, as it is and compressed.

@@ -8,8 +8,12 @@
 #include "core/base/os.h"
 
 static void *open_any(void) {
+#if defined(_WIN32)
+    static const char *const names[] = {"libcurl-x64.dll", "libcurl.dll"};
+#else
     static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.so.4.8.0",
                                         "libcurl.4.dylib"};
+#endif
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         void *library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
         if (library != NULL) {

@@ -17,6 +17,7 @@
 #include "apps/serve/models.h"
 #include "apps/signals.h"
 #include "core/base/os.h"
+#include "core/base/os_net.h"
 
 enum {
     CONNS_MAX = 4000,
@@ -199,7 +200,7 @@ static int open_server(server *s) {
     s->started_at = (int64_t)time(NULL);
     s->conns_max = connections_at_most();
     s->metrics = metrics_new();
-    s->loop = loop_new(WORKERS);
+    s->loop = gw_os_net_start() == 0 ? loop_new(WORKERS) : NULL;
     s->err = sink_new(STDERR_FILENO);
     s->account = account_new(ACCOUNT_BYTES);
     s->grammars = grammars_new();

@@ -22,7 +22,11 @@ static int library_ready;
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 
 static void open_library(void) {
+#if defined(_WIN32)
+    static const char *const names[] = {"libopenblas.dll", "openblas.dll"};
+#else
     static const char *const names[] = {"libopenblas.so.0", "libopenblas.so"};
+#endif
     void *handle = NULL;
     for (size_t i = 0; i < sizeof names / sizeof names[0] && handle == NULL; i++) {
         handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);

@@ -59,6 +59,10 @@ static void find(gw_hip_compiler *c, const char *const *names) {
 }
 
 static void find_both(void) {
+#if defined(_WIN32)
+    static const char *const amd[] = {"hiprtc0700.dll", "hiprtc0604.dll", "hiprtc.dll", NULL};
+    static const char *const nvidia[] = {"nvrtc64_130_0.dll", "nvrtc64_120_0.dll", NULL};
+#else
     static const char *const amd[] = {"libhiprtc.so",     "libhiprtc.so.7",   "libhiprtc.so.6",
                                       "libhiprtc.so.5",   "libamdhip64.so",   "libamdhip64.so.7",
                                       "libamdhip64.so.6", "libamdhip64.so.5", NULL};
@@ -68,6 +72,7 @@ static void find_both(void) {
                                          "libnvrtc.so.11.2",
                                          "/usr/local/cuda/lib64/libnvrtc.so",
                                          NULL};
+#endif
     find(&compilers[0], amd);
     compilers[1].nvidia = 1;
     find(&compilers[1], nvidia);

@@ -95,9 +95,14 @@ static void add(const char *const *names, int nvidia) {
 }
 
 static void find_drivers(void) {
+#if defined(_WIN32)
+    static const char *const cuda[] = {"nvcuda.dll", NULL};
+    static const char *const amd[] = {"amdhip64_7.dll", "amdhip64_6.dll", "amdhip64.dll", NULL};
+#else
     static const char *const cuda[] = {"libcuda.so.1", "libcuda.so", NULL};
     static const char *const amd[] = {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6",
                                       "libamdhip64.so.5", NULL};
+#endif
     const char *test = gw_hook("GODWIT_HIP_DRIVER");
     snprintf(failure, sizeof failure, "no driver: %.150s",
              test != NULL && test[0] != '\0'

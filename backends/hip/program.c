@@ -2,7 +2,6 @@
  * program, else what NVRTC or hiprtc makes of the texts, kept on disk. Compiling is by kernel: what
  * the plans of a model want is made together, and nothing else.
  */
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -243,9 +242,29 @@ static gw_hip_text *list_headers(size_t *n) {
     return out;
 }
 
+/* Is name of the pattern, whose stars stand for any characters? */
+static int fits(const char *pattern, const char *name) {
+    const char *star = NULL, *tried = NULL; /* the last star, and where what follows it was tried */
+    while (*name != '\0') {
+        if (*pattern == '*') {
+            star = pattern++;
+            tried = name;
+        } else if (*pattern == *name) {
+            pattern++;
+            name++;
+        } else if (star != NULL) {
+            pattern = star + 1;
+            name = ++tried;
+        } else {
+            return 0;
+        }
+    }
+    return pattern[strspn(pattern, "*")] == '\0';
+}
+
 static gw_hip_text text_with(const char *kernel) {
     size_t i = 0;
-    while (i < sizeof places / sizeof places[0] && fnmatch(places[i].kernel, kernel, 0) != 0) {
+    while (i < sizeof places / sizeof places[0] && !fits(places[i].kernel, kernel)) {
         i++;
     }
     for (const embedded *f = gw_hip_files; f->name != NULL; f++) {

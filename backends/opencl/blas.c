@@ -22,7 +22,11 @@ static sgemm_function *sgemm; /* NULL: no library */
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 
 static void open_library(void) {
+#if defined(_WIN32)
+    static const char *const names[] = {"clblast.dll"};
+#else
     static const char *const names[] = {"libclblast.so.1", "libclblast.so"};
+#endif
     void *library = NULL;
     for (size_t i = 0; i < sizeof names / sizeof names[0] && library == NULL; i++) {
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);

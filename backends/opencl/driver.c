@@ -13,7 +13,11 @@ static const char *failure; /* NULL: the table is complete */
 static char failure_text[128];
 
 static void find_entry_points(void) {
+#if defined(_WIN32)
+    static const char *const names[] = {"OpenCL.dll"};
+#else
     static const char *const names[] = {"libOpenCL.so.1", "libOpenCL.so"};
+#endif
     void *library = NULL;
     for (size_t i = 0; i < sizeof names / sizeof names[0] && library == NULL; i++) {
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);

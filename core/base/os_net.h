@@ -16,4 +16,14 @@
 #include <sys/un.h>
 #endif
 
+/* Once before the first socket. 0, or an error number. */
+static inline int gw_os_net_start(void) {
+#if defined(_WIN32)
+    WSADATA data;
+    return WSAStartup(MAKEWORD(2, 2), &data);
+#else
+    return 0;
+#endif
+}
+
 #endif
