@@ -5,7 +5,9 @@
 
 extern const gw_backend gw_backend_cpu;
 extern const gw_backend gw_backend_ref;
+#ifndef _WIN32
 extern const gw_backend gw_backend_mpi;
+#endif
 #ifdef GODWIT_OPENCL
 extern const gw_backend gw_backend_opencl;
 #endif
@@ -21,7 +23,9 @@ const gw_backend *const gw_backends[] = {
 #ifdef GODWIT_OPENCL
     &gw_backend_opencl,
 #endif
+#ifndef _WIN32
     &gw_backend_mpi, /* devices of other processes: none, unless this one has joined them */
+#endif
     &gw_backend_ref, /* double precision: the oracle, last because it is slow */
     NULL,
 };

@@ -77,14 +77,14 @@ def test_idle_and_by_name(alone):
     work is done."""
     model = PAIR[0]
     with serving("-c", 512, "--sleep-idle-seconds", "0.2", model=model) as s:
-        wait_until(lambda: state(s, model) == "sleeping")
-        assert s.get("/health")[0] == 200 and s.get("/is_sleeping")[1] == {"is_sleeping": True}
+        wait_until(lambda: s.get("/is_sleeping")[1] == {"is_sleeping": True})
+        assert s.get("/health")[0] == 200 and state(s, model) == "sleeping"
         assert text_of(s.post("/v1/completions", ask(model, 1))) == alone[model, 1]
         assert of(s, "model_wakes_total", model) == 1
     with serving("-c", 512, "--sleep-memory", "1G", model=model) as s:
         with concurrent.futures.ThreadPoolExecutor(1) as one:
             long = one.submit(s.post, "/v1/completions", dict(ask(model, 0), max_tokens=300, ignore_eos=True))
-            s.wait_for("requests_open", 1)
+            s.wait_for("running", 1)  # it has the model
             assert s.post("/sleep?level=1", None) == {}
             assert s.get("/is_sleeping")[1] == {"is_sleeping": False}
             assert len(long.result()["choices"][0]["text"]) > 300

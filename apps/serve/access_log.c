@@ -50,7 +50,7 @@ int access_log_open(const access_options *o, access_log **out) {
 void access_log_reopen(access_log *log) {
     int fd = open_file(log->path);
     /* The number stays: what the sink's thread has still to write goes to the new file. */
-    if (fd < 0 || dup3(fd, log->fd, O_CLOEXEC) < 0) {
+    if (fd < 0 || gw_os_replace(fd, log->fd) != 0) {
         app_error("%s: cannot open anew: %s; the log goes on where it was", log->path,
                   strerror(errno));
     }

@@ -1,5 +1,4 @@
 /* backends/cpu/memory.c - buffers of the CPU, and how weights get into them. */
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 

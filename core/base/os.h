@@ -50,6 +50,8 @@ int gw_os_writable(int fd, int milliseconds);
 
 /* A descriptor for the same open file, closed in child processes and no standard one; -1, errno. */
 int gw_os_duplicate(int fd);
+/* Makes `old` a descriptor of what fd is, closed in child processes. 0; -1, errno. */
+int gw_os_replace(int fd, int old);
 /* Opens what swallows everything: /dev/null or NUL. */
 int gw_os_open_null(int flags);
 /* 1: fd is open. */

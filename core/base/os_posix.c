@@ -67,6 +67,10 @@ int gw_os_readable(int fd, int milliseconds) { return wait_for(fd, POLLIN, milli
 int gw_os_writable(int fd, int milliseconds) { return wait_for(fd, POLLOUT, milliseconds); }
 
 int gw_os_duplicate(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 3); }
+int gw_os_replace(int fd, int old) {
+    return dup2(fd, old) == old ? fcntl(old, F_SETFD, FD_CLOEXEC) : -1;
+}
+
 int gw_os_open_null(int flags) { return open("/dev/null", flags | O_CLOEXEC); }
 int gw_os_is_open(int fd) { return fcntl(fd, F_GETFD) != -1 || errno != EBADF; }
 

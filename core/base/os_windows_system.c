@@ -229,6 +229,8 @@ int gw_os_duplicate(int fd) {
     return out;
 }
 
+int gw_os_replace(int fd, int old) { return _dup2(fd, old); }
+
 int gw_os_open_null(int flags) { return open("NUL", flags); }
 int gw_os_is_open(int fd) { return _get_osfhandle(fd) >= 0; }
 

@@ -1,0 +1,38 @@
+/* backends/hosts_windows.c - see include/godwit_hosts.h: hosts work together on POSIX systems alone
+ * (backends/mpi). */
+#include "core/base/status.h"
+#include "include/godwit_hosts.h"
+
+static gw_status refuse(void) {
+    return gw_fail(GW_E_UNSUPPORTED, "hosts",
+                   "several machines work together on Linux and macOS, not on Windows");
+}
+
+int gw_hosts_asked(void) { return 0; }
+
+gw_status gw_hosts_join(const char *device, int threads, const volatile int *cancel, int *rank) {
+    (void)device, (void)threads, (void)cancel, (void)rank;
+    return refuse();
+}
+
+gw_status gw_hosts_serve(void) { return refuse(); }
+
+gw_status gw_hosts_connect(const char *workers, const void *secret, size_t secret_bytes) {
+    (void)workers, (void)secret, (void)secret_bytes;
+    return refuse();
+}
+
+gw_status gw_worker_run(const gw_worker_options *options) {
+    (void)options;
+    return refuse();
+}
+
+gw_status gw_hosts_devices(const char *device, char *out, size_t room) {
+    (void)device, (void)out, (void)room;
+    return refuse();
+}
+
+const char *gw_hosts_leave(int told_to_end) {
+    (void)told_to_end;
+    return NULL;
+}
