@@ -180,7 +180,7 @@ int foreign_command(const char *word) {
                   word, word);
         return 1;
     }
-    if (strchr(word, '/') != NULL || (n > 5 && strcmp(word + n - 5, ".gguf") == 0) ||
+    if (gw_os_last_slash(word) != NULL || (n > 5 && strcmp(word + n - 5, ".gguf") == 0) ||
         (n > 0 && access(word, F_OK) == 0)) {
         app_error("'%.200s' is no command: 'godwit run -m %.200s' or 'godwit chat -m %.200s'", word,
                   word, word);

@@ -235,8 +235,8 @@ static int make_folders(char *path) {
 static char *history_path(const char *name) {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     char *path = NULL;
-    int n = state != NULL && state[0] == '/' ? asprintf(&path, "%s/godwit/%s", state, name)
-            : home != NULL && home[0] == '/'
+    int n = state != NULL && gw_os_is_absolute(state) ? asprintf(&path, "%s/godwit/%s", state, name)
+            : home != NULL && gw_os_is_absolute(home)
                 ? asprintf(&path, "%s/.local/state/godwit/%s", home, name)
                 : -1;
     return n < 0 ? NULL : path;

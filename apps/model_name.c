@@ -131,7 +131,7 @@ int model_names_resolve(app_options *o, const app_command *command) {
 }
 
 int model_name_is_image_part(const char *path) {
-    const char *slash = strrchr(path, '/');
+    const char *slash = gw_os_last_slash(path);
     for (const char *at = slash != NULL ? slash + 1 : path; *at != '\0'; at++) {
         if (strncasecmp(at, "mmproj", 6) == 0) {
             return 1;

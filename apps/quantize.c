@@ -53,7 +53,7 @@ static void append(char *text, size_t room, const char *word, const char *value)
 }
 
 static const char *base_name(const char *path) {
-    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
+    const char *slash = path != NULL ? gw_os_last_slash(path) : NULL;
     return slash != NULL ? slash + 1 : path;
 }
 

@@ -143,7 +143,7 @@ static size_t keep(beside *list, size_t n, const beside *file) {
 }
 
 static size_t list_beside(const char *path, uint64_t most, beside *list) {
-    const char *slash = strrchr(path, '/');
+    const char *slash = gw_os_last_slash(path);
     char folder[1024];
     snprintf(folder, sizeof folder, "%.*s", slash != NULL ? (int)(slash - path) + 1 : 2,
              slash != NULL ? path : "./");
@@ -285,7 +285,7 @@ static int open_head(drafter_parts *parts, const char *path, app_draft *out) {
     if (stat(folder, &st) == 0 && S_ISDIR(st.st_mode)) {
         find_head(folder, &info, head, sizeof head);
     }
-    char *slash = strrchr(folder, '/');
+    char *slash = gw_os_last_slash(folder);
     if (head[0] == '\0' && slash != folder) {
         if (slash != NULL) {
             *slash = '\0';

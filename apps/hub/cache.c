@@ -185,7 +185,10 @@ int cache_link(const char *repo, const char *commit, const char *path, const cha
     snprintf(target + used, sizeof target - used, "blobs/%s", blob);
     snprintf(aside, sizeof aside, "%.2000s.%d", link, (int)getpid());
     unlink(aside);
-    if (symlink(target, aside) != 0 || rename(aside, link) != 0) {
+    /* Where a user may make no symbolic links (Windows), the file gets a second name. */
+    if ((symlink(target, aside) != 0 &&
+         (join3(target, folder, "blobs", blob) != 0 || gw_os_second_name(target, aside) != 0)) ||
+        rename(aside, link) != 0) {
         app_error("%s: cannot make the link: %s", link, strerror(errno));
         unlink(aside);
         return -1;

@@ -325,7 +325,7 @@ static int address_path(const char *address, char *out) {
     gw_sha256_add(&h, address, strlen(address));
     gw_sha256_end(&h, raw);
     gw_sha256_hex(raw, hex);
-    int own = cache != NULL && cache[0] == '/';
+    int own = cache != NULL && gw_os_is_absolute(cache);
     int n = snprintf(out, HUB_PATH, "%s%s/godwit/files/%.16s/%.*s",
                      own    ? cache
                      : home ? home

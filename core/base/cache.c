@@ -38,9 +38,9 @@ uint64_t gw_cache_hash(uint64_t seed, const void *data, size_t bytes) {
 static int folder_path(char *out) {
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int used;
-    if (base != NULL && base[0] == '/') {
+    if (base != NULL && gw_os_is_absolute(base)) {
         used = snprintf(out, PATH_BYTES, "%s", base);
-    } else if (home != NULL && home[0] == '/') {
+    } else if (home != NULL && gw_os_is_absolute(home)) {
         used = snprintf(out, PATH_BYTES, "%s/.cache", home);
     } else {
         return 0;

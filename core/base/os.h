@@ -31,6 +31,33 @@
 extern char **environ;
 #endif
 
+#if defined(_WIN32)
+#define GW_OS_SLASHES "/\\" /* what parts folders in a path */
+#else
+#define GW_OS_SLASHES "/"
+#endif
+
+/* The last one in a path, as strrchr has it; NULL. */
+static inline char *gw_os_last_slash(const char *path) {
+    const char *last = NULL;
+    for (const char *at = path; *at != '\0'; at++) {
+        last = *at == '/' || *at == GW_OS_SLASHES[sizeof GW_OS_SLASHES - 2] ? at : last;
+    }
+    return (char *)(uintptr_t)last;
+}
+
+/* Does the path begin at a root? */
+static inline int gw_os_is_absolute(const char *path) {
+#if defined(_WIN32)
+    return path[0] == '/' || path[0] == '\\' || (path[0] != '\0' && path[1] == ':');
+#else
+    return path[0] == '/';
+#endif
+}
+
+/* Gives a file a second name (a hard link). 0; -1, errno. */
+int gw_os_second_name(const char *path, const char *name);
+
 /* Once, first in main: arguments are UTF-8 and standard streams bytes afterwards. */
 void gw_os_start(int *argc, char ***argv);
 

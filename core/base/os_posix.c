@@ -67,6 +67,8 @@ int gw_os_readable(int fd, int milliseconds) { return wait_for(fd, POLLIN, milli
 int gw_os_writable(int fd, int milliseconds) { return wait_for(fd, POLLOUT, milliseconds); }
 
 int gw_os_duplicate(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 3); }
+int gw_os_second_name(const char *path, const char *name) { return link(path, name); }
+
 int gw_os_replace(int fd, int old) {
     return dup2(fd, old) == old ? fcntl(old, F_SETFD, FD_CLOEXEC) : -1;
 }

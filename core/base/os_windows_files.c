@@ -345,6 +345,14 @@ int symlink(const char *target, const char *path) {
     return CreateSymbolicLinkW(name, to, UNPRIVILEGED) ? 0 : fail();
 }
 
+int gw_os_second_name(const char *path, const char *name) {
+    wchar_t a[PATH_UNITS], b[PATH_UNITS];
+    if (!wide(path, a) || !wide(name, b)) {
+        return -1;
+    }
+    return CreateHardLinkW(b, a, NULL) ? 0 : fail();
+}
+
 ssize_t readlink(const char *path, char *out, size_t bytes) {
     wchar_t name[PATH_UNITS];
     char text[PATH_UNITS];

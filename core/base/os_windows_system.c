@@ -60,6 +60,23 @@ static void take_environment(void) {
     }
 }
 
+/* HOME, where a user's own files are: the profile, where nothing else is said. */
+static void take_home(void) {
+    wchar_t profile[NAME_BYTES];
+    DWORD n = GetEnvironmentVariableW(L"USERPROFILE", profile, NAME_BYTES);
+    if (getenv("HOME") != NULL || n == 0 || n >= NAME_BYTES) {
+        return;
+    }
+    char *text = utf8_of(profile);
+    for (char *at = text; text != NULL && *at != '\0'; at++) {
+        *at = *at == '\\' ? '/' : *at;
+    }
+    if (text != NULL) {
+        (void)_putenv_s("HOME", text);
+    }
+    free(text);
+}
+
 static void take_console(void) {
     SetConsoleOutputCP(CP_UTF8);
     SetConsoleCP(CP_UTF8);
@@ -78,6 +95,7 @@ void gw_os_start(int *argc, char ***argv) {
     }
     take_arguments(argc, argv);
     take_environment();
+    take_home();
     take_console();
 }
 

@@ -17,7 +17,7 @@ static gw_status refuse(const gw_save *s, const char *what, int error) {
 
 /* The folder that holds path: "." when it names none. */
 static char *folder_of(const char *path) {
-    const char *slash = strrchr(path, '/');
+    const char *slash = gw_os_last_slash(path);
     return slash == NULL ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
 }
 

@@ -8,10 +8,11 @@
 #include <string.h>
 
 #include "core/base/list.h"
+#include "core/base/os.h"
 #include "core/base/text.h"
 #include "core/model/checkpoint_parts.h"
-#include "core/model/sentence.h"
 #include "core/model/config.h"
+#include "core/model/sentence.h"
 #include "core/model/spec.h"
 
 gw_status gw_checkpoint_nomem(const gw_checkpoint *c) {
@@ -153,9 +154,8 @@ static gw_status read_divisors(gw_checkpoint *c, const char *name, int which) {
 static const gw_spec *spec_inside(const gw_checkpoint *c) {
     char name[160];
     const gw_facts text = gw_config_hf_facts(c->where, c->config);
-    const char *type = text.outer != NULL
-                           ? json_string_value(json_object_get(text.object, "model_type"))
-                           : NULL;
+    const char *type =
+        text.outer != NULL ? json_string_value(json_object_get(text.object, "model_type")) : NULL;
     int n = type != NULL ? snprintf(name, sizeof name, "%s+%s", c->architecture, type) : 0;
     return n > 0 && (size_t)n < sizeof name ? gw_spec_of(name) : NULL;
 }
@@ -318,7 +318,7 @@ enum { OPEN_ALL, OPEN_VOCAB, OPEN_WEIGHTS };
 
 /* "models/a/tokenizer.json": the folder, and which of its files. */
 static gw_status look_for_vocab_file(gw_checkpoint *c, const char *path) {
-    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    const char *slash = gw_os_last_slash(path), *name = slash != NULL ? slash + 1 : path;
     if (gw_path_look(path) != GW_PATH_FILE || !gw_hf_is_vocab_file(name)) {
         return GW_OK;
     }

@@ -75,7 +75,7 @@ static gw_status part_path(gw_checkpoint *c, const char *index, const char *name
     }
     if (gw_path_look(path) == GW_PATH_NONE) {
         return gw_fail(GW_E_METADATA, path, "is named by %s and is missing",
-                       strrchr(index, '/') != NULL ? strrchr(index, '/') + 1 : index);
+                       gw_os_last_slash(index) != NULL ? gw_os_last_slash(index) + 1 : index);
     }
     *out = path;
     return GW_OK;

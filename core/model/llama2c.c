@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/os.h"
 #include "core/base/reader.h"
 #include "core/base/text.h"
 #include "core/model/checkpoint_parts.h"
@@ -188,7 +189,7 @@ gw_status gw_llama2c_load(gw_checkpoint *c, const char *path) {
     }
     l.c = c;
     GW_TRY(walk(&l));
-    const char *slash = strrchr(path, '/');
+    const char *slash = gw_os_last_slash(path);
     c->where = slash != NULL ? gw_arena_copy(c->arena, path, (size_t)(slash - path) + 1) : "./";
     c->config = json_pack("{s:[s],s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:b,s:i,s:i}",
                           "architectures", "LlamaForCausalLM", "hidden_size", (json_int_t)l.s.d,

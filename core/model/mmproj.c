@@ -11,7 +11,7 @@
 #include "core/base/text.h"
 
 gw_status gw_folder_mmproj(const char *path, char *out, size_t room) {
-    const char *slash = strrchr(path, '/');
+    const char *slash = gw_os_last_slash(path);
     int folder = gw_path_look(path) == GW_PATH_FOLDER;
     int bytes = folder ? (int)strlen(path) : slash != NULL ? (int)(slash - path) : 0;
     size_t count = 0;

@@ -454,7 +454,7 @@ done:
 /* ---- what was collected --------------------------------------------------------------------- */
 
 static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
+    const char *slash = gw_os_last_slash(path);
     return slash != NULL ? slash + 1 : path;
 }
 

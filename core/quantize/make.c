@@ -37,7 +37,7 @@ static const char *const replaced[] = {"general.file_type",
                                        NULL};
 
 static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
+    const char *slash = gw_os_last_slash(path);
     return slash != NULL ? slash + 1 : path;
 }
 

@@ -164,7 +164,7 @@ static gw_status no_room(const char *path, uint64_t need) {
     uint64_t left = 0;
     int known = 0;
     char folder[4096], asked[GW_SIZE_TEXT], room[GW_SIZE_TEXT];
-    const char *slash = strrchr(path, '/');
+    const char *slash = gw_os_last_slash(path);
     snprintf(folder, sizeof folder, "%.*s", slash != NULL ? (int)(slash - path) + 1 : 1,
              slash != NULL ? path : ".");
     if (statvfs(folder, &fs) == 0) {

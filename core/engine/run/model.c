@@ -1,5 +1,6 @@
 /* core/engine/run/model.c - opens a model: checkpoint, tokenizer, device, weights; and describes
  * it. */
+#include "core/base/os.h"
 #include "core/engine/run/model_state.h"
 
 #include <stdio.h>
@@ -59,7 +60,7 @@ static gw_status open_by_spec(gw_model *m, const gw_model_options *o) {
         status = gw_fail(GW_E_ENCODING, o->spec, "is no text");
     }
     if (status == GW_OK) {
-        const char *slash = strrchr(o->spec, '/');
+        const char *slash = gw_os_last_slash(o->spec);
         gw_spec_given given = {.name = slash != NULL ? slash + 1 : o->spec, .text = text};
         status = gw_checkpoint_open_as(o->path, o->memory, o->memory_bytes, &given, &m->checkpoint);
     }
