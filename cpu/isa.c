@@ -12,6 +12,17 @@
 #ifndef HWCAP_ASIMDDP
 #define HWCAP_ASIMDDP (1UL << 20)
 #endif
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
+#elif defined(__aarch64__) && defined(_WIN32)
+#include <windows.h>
+#endif
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+#if defined(__x86_64__) && defined(GODWIT_AMX) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 static const char *const names[GW_CPU_LEVEL_COUNT] = {"scalar", "avx2", "avx512",
@@ -21,58 +32,92 @@ const char *gw_cpu_level_name(gw_cpu_level level) {
     return (unsigned)level < GW_CPU_LEVEL_COUNT ? names[level] : "?";
 }
 
-#if defined(__x86_64__)
-#include <cpuid.h>
+/* ---- x86 ------------------------------------------------------------------------------------- */
 
-#if !defined(GODWIT_SIMDE)
-#if defined(GODWIT_AMX) && defined(__linux__)
-#include <sys/syscall.h>
-#include <unistd.h>
+static int has(uint64_t word, uint64_t bits) { return (word & bits) == bits; }
+
+unsigned gw_cpu_x86_levels(const gw_cpu_id *l) {
+    enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX = 1 << 28, F16C = 1 << 29 };      /* leaf 1 */
+    const uint32_t F = 1u << 16, DQ = 1u << 17, BW = 1u << 30, VL = 1u << 31;      /* 7.0 */
+    enum { AVX2 = 1 << 5, VNNI = 1 << 11, AMX = 3 << 24 /* tiles, int8 */ };       /* 7.0 */
+    enum { AVX10 = 1 << 19 /* 7.1 */, AVX10_VERSION = 0xff, AVX10_512 = 1 << 18 }; /* 24h */
+    enum { YMM = 0x6, ZMM = 0xe6 /* with masks */, TILES = 0x60000 };              /* XCR0 */
+    const uint64_t saved = l->ecx1 & OSXSAVE ? l->xcr0 : 0;
+    const int avx2 = has(saved, YMM) && has(l->ecx1, FMA | AVX | F16C) && has(l->ebx7, AVX2);
+    /* AVX10 is these and more, wherever it has 512 bits: some machines may say nothing else. */
+    const int avx10 =
+        has(l->edx7_1, AVX10) && (l->ebx24 & AVX10_VERSION) != 0 && has(l->ebx24, AVX10_512);
+    const int avx512 = avx2 && has(saved, ZMM) && (avx10 || has(l->ebx7, F | DQ | BW | VL));
+    const int vnni = avx512 && (avx10 || has(l->ecx7, VNNI));
+    const int amx = vnni && has(saved, TILES) && has(l->edx7, AMX);
+    return 1u << GW_CPU_SCALAR | (unsigned)avx2 << GW_CPU_AVX2 | (unsigned)avx512 << GW_CPU_AVX512 |
+           (unsigned)vnni << GW_CPU_VNNI | (unsigned)amx << GW_CPU_AMX;
+}
+
+#if defined(__x86_64__)
+/* Not __builtin_cpu_supports: the one of some compilers knows no AVX10, that of zig knows nothing.
+ */
+static gw_cpu_id read_id(void) {
+    gw_cpu_id l = {0};
+    unsigned a, b, c, d, highest = __get_cpuid_max(0, NULL);
+    if (highest < 7) {
+        return l;
+    }
+    __cpuid(1, a, b, l.ecx1, d);
+    __cpuid_count(7, 0, c, l.ebx7, l.ecx7, l.edx7);
+    if (c >= 1) { /* subleaves */
+        __cpuid_count(7, 1, a, b, c, l.edx7_1);
+    }
+    if (highest >= 0x24) {
+        __cpuid_count(0x24, 0, a, l.ebx24, c, d);
+    }
+    if (l.ecx1 >> 27 & 1) {
+        __asm__ volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
+        l.xcr0 = (uint64_t)d << 32 | a;
+    }
+#if defined(__APPLE__)
+    l.xcr0 |=
+        0xe0; /* Darwin saves masks and 512 bits from their first use on, and shows them then */
+#endif
+    return l;
+}
 
 /* Tiles are state that Linux saves only for a process that asked for it. */
-static int has_amx(void) {
+static int may_use_tiles(void) {
+#if defined(GODWIT_AMX) && defined(__linux__)
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
-    const unsigned tile_and_int8 = 3u << 24, both_states = 3u << 17;
-    unsigned a, b, c, d;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & tile_and_int8) != tile_and_int8) {
-        return 0;
-    }
-    __asm__("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
-    return (a & both_states) == both_states &&
-           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
-}
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 #else
-static int has_amx(void) { return 0; }
+    return 0;
 #endif
-
-static int has_f16c(void) { /* not every compiler's __builtin_cpu_supports knows the name */
-    unsigned a, b, c, d;
-    return __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1u) != 0;
 }
-#endif
 
-/* __builtin_cpu_supports also asks XGETBV, so a system that does not save the wide registers
- * counts as a processor without them. */
 static int x86_runs(gw_cpu_level level) {
-    __builtin_cpu_init();
 #if defined(GODWIT_SIMDE)
     return level != GW_CPU_NEON; /* the build computes the 512-bit instructions in plain C */
 #else
-    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
-    int avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    switch (level) {
-    case GW_CPU_AVX2:
-        return avx2;
-    case GW_CPU_AVX512:
-        return avx512;
-    case GW_CPU_VNNI:
-        return avx512 && __builtin_cpu_supports("avx512vnni");
-    case GW_CPU_AMX:
-        return avx512 && __builtin_cpu_supports("avx512vnni") && has_amx();
-    default:
-        return 0;
-    }
+    const gw_cpu_id id = read_id();
+    return (gw_cpu_x86_levels(&id) >> level & 1) != 0 && (level != GW_CPU_AMX || may_use_tiles());
+#endif
+}
+#endif
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+#if defined(__aarch64__)
+static int has_dot(void) {
+#if defined(__linux__)
+    return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#elif defined(__APPLE__)
+    int dot = 0;
+    size_t bytes = sizeof dot;
+    return sysctlbyname("hw.optional.arm.FEAT_DotProd", &dot, &bytes, NULL, 0) == 0 && dot != 0;
+#elif defined(_WIN32)
+    return IsProcessorFeaturePresent(PF_ARM_V82_DP_INSTRUCTIONS_AVAILABLE) != 0;
+#elif defined(__ARM_FEATURE_DOTPROD)
+    return 1; /* a system that is not asked: what the compiler was told */
+#else
+    return 0;
 #endif
 }
 #endif
@@ -83,8 +128,8 @@ int gw_cpu_level_runs(gw_cpu_level level) {
     }
 #if defined(__x86_64__)
     return x86_runs(level);
-#elif defined(__aarch64__) && defined(__linux__)
-    return level == GW_CPU_NEON && (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#elif defined(__aarch64__)
+    return level == GW_CPU_NEON && has_dot();
 #else
     return 0;
 #endif

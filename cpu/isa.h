@@ -2,6 +2,8 @@
 #ifndef GW_CPU_ISA_H
 #define GW_CPU_ISA_H
 
+#include <stdint.h>
+
 typedef enum gw_cpu_level {
     GW_CPU_SCALAR, /* plain C over GW_LAYOUT_ROWS: the anchor every other level must equal */
     GW_CPU_AVX2,   /* AVX2, FMA, F16C                                                      */
@@ -19,5 +21,15 @@ int gw_cpu_level_runs(gw_cpu_level level);
 /* The best level that runs, capped by GODWIT_CPU=scalar|avx2|avx512|vnni|amx|neon. *bad receives
  * the value of GODWIT_CPU when it names no level or one that cannot run here, else NULL. */
 gw_cpu_level gw_cpu_level_choose(const char **bad);
+
+/* What an x86 processor says of itself: registers of CPUID by leaf (7.1: "7_1"), 0 where it has no
+ * such leaf; xcr0: which registers the system saves, by XGETBV. */
+typedef struct gw_cpu_id {
+    uint32_t ecx1, ebx7, ecx7, edx7, edx7_1, ebx24;
+    uint64_t xcr0;
+} gw_cpu_id;
+
+/* A bit for each level, 1 << level, whose instructions are there and whose registers are saved. */
+unsigned gw_cpu_x86_levels(const gw_cpu_id *id);
 
 #endif

@@ -325,7 +325,11 @@ int gw_team_processors(void) {
         return CPU_COUNT(&set);
     }
 #endif
+#if defined(_WIN32)
+    int online = pthread_num_processors_np(); /* by the process's affinity */
+#else
     long online = sysconf(_SC_NPROCESSORS_ONLN);
+#endif
     return online < 1 ? 1 : online > GW_TEAM_MOST ? GW_TEAM_MOST : (int)online;
 }
 
