@@ -6,6 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "godwit runs on little-endian processors only: weights are used as they lie in their files"
+#endif
+#if __SIZEOF_POINTER__ < 8
+#error "godwit needs 64-bit addresses: files of weights are mapped whole"
+#endif
+
 static inline int gw_size_add(uint64_t a, uint64_t b, uint64_t *out) {
     return !__builtin_add_overflow(a, b, out);
 }
