@@ -200,6 +200,12 @@ GW_INLINE VT vf NAME(act_gate)(gw_act_kind kind, vf g, const gw_cpu_act *a) {
     case GW_ACT_CLAMP:
         g = v_below(g, v_set(a->p), v_set(a->p), g);
         return v_below(v_set(a->q), g, v_set(a->q), g);
+    case GW_ACT_CLIP:
+        z = v_below(g, v_set(-a->limit), v_set(-a->limit), g);
+        return a->limit > 0.0f ? v_below(v_set(a->limit), z, v_set(a->limit), z) : g;
+    case GW_ACT_SILU_CAPPED:
+        z = v_div(g, v_add(one, NAME(exp)(v_neg(g))));
+        return a->limit > 0.0f ? v_below(v_set(a->limit), z, v_set(a->limit), z) : z;
     case GW_ACT_SIGMOID:
         return v_div(one, v_add(one, NAME(exp)(v_neg(g))));
     default: /* RELU, RELU2 */
@@ -211,12 +217,12 @@ GW_INLINE VT vf NAME(act_gate)(gw_act_kind kind, vf g, const gw_cpu_act *a) {
 VT static void NAME(act)(float *y, const float *gate, const float *up, size_t n,
                          const gw_cpu_act *a) {
     int vectors = a->kind <= GW_ACT_SWIGLU_OAI || a->kind == GW_ACT_SIGMOID ||
-                  a->kind == GW_ACT_CLAMP;
+                  (a->kind >= GW_ACT_CLAMP && a->kind <= GW_ACT_SILU_CAPPED);
     size_t i = 0;
     for (; vectors && i + VW <= n; i += VW) {
         vf v = NAME(act_gate)(a->kind, v_load(gate + i), a);
         vf u = up != NULL ? v_load(up + i) : v;
-        if (a->limit > 0.0f && (a->kind == GW_ACT_SILU || a->kind == GW_ACT_SWIGLU_OAI)) {
+        if (a->limit > 0.0f && gw_act_bounds_factor(a->kind)) {
             u = v_below(v_set(a->limit), u, v_set(a->limit), u);
             u = v_below(u, v_set(-a->limit), v_set(-a->limit), u);
         }

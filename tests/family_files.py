@@ -167,6 +167,14 @@ FAMILIES = {
                     "expert_shared_count": 1, "expert_shared_feed_forward_length": XF,
                     "expert_weights_norm": True, "expert_gating_func": 2, "logit_scale": 0.5},
                    whole(lambda i: {k: v for k, v in mixture(i).items() if "ffn_norm" not in k}, out=False)),
+    "cogvlm": ({"attention.head_count_kv": H}, whole(
+        lambda i: halves(i) | attention(i, kv=H, fused=True) | forward(i) |
+        {f"blk.{i}.vis_attn_qkv.weight": (3 * D, D), f"blk.{i}.vis_attn_output.weight": (D, D),
+         f"blk.{i}.vis_gate.weight": (F, D), f"blk.{i}.vis_up.weight": (F, D),
+         f"blk.{i}.vis_down.weight": (D, F)})),
+    "dbrx": ({**MIX, "feed_forward_length": XF, "attention.clamp_kqv": 0.8},
+             whole(lambda i: norm(i, "attn_norm", "attn_output_norm") | attention(i, fused=True) |
+                   experts(i))),
     "deci": ({**WIDE, **TURNS, "attention.head_count": [4, 4, 0], "attention.head_count_kv": [2, 0, 0],
               "feed_forward_length": [F, 64, F]}, whole(decilm)),
     "deepseek": ({**MOE, "leading_dense_block_count": 1, "expert_shared_count": 2,
@@ -198,6 +206,8 @@ FAMILIES = {
                 "expert_weights_scale": 1.5, "expert_weights_norm": True, "expert_gating_func": 2},
                whole(lambda i: qk_norms(i) | mixture(i, bias=True, h=(4, 8, 4)[i]) |
                      {f"blk.{i}.attn_gate.weight": ((4, 8, 4)[i], D)})),
+    "maple": ({**MOE, **WIDE, **TURNS, **near(1, 0, 1), "swiglu_clamp_exp": 0.6},
+              whole(lambda i: halves(i) | qk_norms(i) | attention(i) | experts(i))),
     "maincoder": (TURNS, whole(lambda i: plain(i) | qk_norms(i))),
     "mellum": ({**MOE, **WIDE, **near(1, 0, 1), "rope.freq_base_swa": 10000.0},
                whole(lambda i: halves(i) | qk_norms(i) | attention(i) | experts(i))),
@@ -220,6 +230,8 @@ FAMILIES = {
                   "attention.temperature_scale": 0.1, "attention.temperature_length": 4},
                  whole(lambda i: {k: v for k, v in mixture(i).items() if "attn" not in k} |
                        norm(i, "attn_norm") | absorbed(i))),
+    "nanbeige": ({"num_loops": 2}, whole(plain)),
+    "nanbeige+bare": ({"num_loops": 3, "skip_loop_final_norm": True}, whole(plain)),
     "olmo": ({}, whole(lambda i: attention(i) | forward(i), last=False)),
     "openelm": ({**WIDE, **TURNS, "attention.head_count": [x[0] for x in OPEN_ELM],
                  "attention.head_count_kv": [x[1] for x in OPEN_ELM],
@@ -245,13 +257,23 @@ FAMILIES = {
     "smallthinker": ({**MOE, **WIDE, "feed_forward_length": XF, "expert_gating_func": 2,
                       "attention.sliding_window": 4096},
                      whole(lambda i: halves(i) | attention(i) | experts(i))),
+    "spark2_5": ({**WIDE, **near(1, 0, 1), "rope.dimension_count": E // 2, "rope.dimension_count_swa": E},
+                 whole(lambda i: halves(i) | attention(i, fused=True) | forward(i) |
+                       {f"blk.{i}.attn_gate.weight": (H, D)})),
+    "step35": ({**MOE, **WIDE, **TURNS, **near(0, 1, 1), "attention.head_count": [4, 8, 8],
+                "attention.head_count_kv": [2, 2, 2], "leading_dense_block_count": 1,
+                "expert_shared_feed_forward_length": XF, "expert_weights_scale": 1.5,
+                "expert_weights_norm": True, "swiglu_clamp_exp": [0.0, 0.0, 0.25],
+                "swiglu_clamp_shexp": [0.0, 0.3, 0.0]},
+               whole(lambda i: qk_norms(i) | mixture(i, bias=True, h=(4, 8, 8)[i]) |
+                     {f"blk.{i}.attn_gate.weight": ((4, 8, 8)[i], D)})),
     "starcoder": ({"attention.head_count_kv": 1},
                   {**whole(lambda i: halves(i, True) | forward(i, gate=False, bias=True) |
                            attention(i, kv=1, bias=True, fused=True, out_bias=True), bias=True, out=False),
                    "position_embd.weight": (128, D)}),
     "xverse": ({}, whole(plain)),
 }
-LAYERNORM = {"codeshell", "cohere2moe", "jais", "jais2", "olmo", "starcoder", "jina-bert-v3", "nomic-bert-moe"}
+LAYERNORM = {"codeshell", "cohere2moe", "dbrx", "jais", "jais2", "olmo", "starcoder", "jina-bert-v3", "nomic-bert-moe"}
 BOTH_WAYS = {"attention.causal": False, "pooling_type": 1}
 ENCODERS = {
     "eurobert": (BOTH_WAYS, whole(plain, out=False)),

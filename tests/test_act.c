@@ -83,6 +83,9 @@ static double value(gw_act_kind kind, double g, double u, double limit, double a
         g = fmin(g, limit);
         u = fmax(fmin(u, limit), -limit);
     }
+    if (limit > 0.0 && kind == GW_ACT_SILU_CAPPED) {
+        return fmin(g * sigmoid(g), limit) * fmax(fmin(u, limit), -limit);
+    }
     switch (kind) {
     case GW_ACT_SILU:
         return g * sigmoid(g) * u;
@@ -106,6 +109,10 @@ static double value(gw_act_kind kind, double g, double u, double limit, double a
         return tanh(g) * u;
     case GW_ACT_CLAMP:
         return fmin(fmax(g, ap), an) * u;
+    case GW_ACT_CLIP:
+        return (limit > 0.0 ? fmin(fmax(g, -limit), limit) : g) * u;
+    case GW_ACT_SILU_CAPPED:
+        return g * sigmoid(g) * u;
     default:
         return g * u;
     }

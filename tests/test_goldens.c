@@ -241,6 +241,7 @@ static void test_families(void **state) {
         "command-r",
         "command-r-plus",
         "cwm",
+        "dbrx",
         "deepseek32",
         "dots1",
         "ernie4_5",
@@ -272,8 +273,10 @@ static void test_families(void **state) {
         "minimax-m2",
         "mistral4",
         "mpt",
+        "mpt-clip",
         "muse-glimmer",
         "olmo",
+        "olmo-clip",
         "olmo2",
         "olmoe",
         "orion",
@@ -287,6 +290,7 @@ static void test_families(void **state) {
         "stablelm-parallel",
         "starcoder",
         "starcoder2",
+        "step35",
         "xverse",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

@@ -216,15 +216,21 @@ static double gate_of(const gw_act_args *a, double g, const float *xielu) {
         return tanh(g);
     case GW_ACT_CLAMP:
         return fmin(fmax(g, (double)xielu[0]), (double)xielu[1]);
+    case GW_ACT_CLIP:
+        return a->limit > 0.0f ? fmin(fmax(g, -(double)a->limit), (double)a->limit) : g;
+    case GW_ACT_SILU_CAPPED:
+        return g * sigmoid(g);
     default:
         return g;
     }
 }
 
 double ref_act(const gw_act_args *a, double g, double u, int gated, const float *xielu) {
-    int limited = a->kind == GW_ACT_SILU || a->kind == GW_ACT_SWIGLU_OAI;
+    int late = a->kind == GW_ACT_SILU_CAPPED;
+    int limited = late || a->kind == GW_ACT_SILU || a->kind == GW_ACT_SWIGLU_OAI;
     double limit = limited && a->limit > 0.0f ? (double)a->limit : INFINITY;
-    double value = gate_of(a, g > limit ? limit : g, xielu);
+    double value = gate_of(a, g > limit && !late ? limit : g, xielu);
+    value = late && value > limit ? limit : value;
     u = u > limit ? limit : u < -limit ? -limit : u;
     u = a->kind == GW_ACT_SWIGLU_OAI ? u + 1.0 : u;
     return gated ? value * u : value;

@@ -300,9 +300,12 @@ static void emit_residual(walk *w, const gw_spec_block *b) {
 }
 
 static gw_act_args act_args(const walk *w, const gw_spec_block *b, int gated) {
-    return (gw_act_args){.kind = act_of(w, b),
+    float limit = (float)number(w, b, GW_ARG_LIMIT, 0.0);
+    gw_act_kind kind = act_of(w, b);
+    int plain = kind == GW_ACT_SILU_CAPPED && !(limit > 0.0f); /* the same, and faster */
+    return (gw_act_args){.kind = plain ? GW_ACT_SILU : kind,
                          .gated = gated,
-                         .limit = (float)number(w, b, GW_ARG_LIMIT, 0.0),
+                         .limit = limit,
                          .alpha = (float)number(w, b, GW_ARG_ALPHA, 0.0)};
 }
 
@@ -458,7 +461,7 @@ static void emit_pool(walk *w, const gw_spec_block *b) {
 }
 
 static void emit_bare_act(walk *w, const gw_spec_block *b) {
-    emit_act(w, b, as_f32(w, b->in), (gw_act_args){.kind = act_of(w, b)});
+    emit_act(w, b, as_f32(w, b->in), act_args(w, b, 0));
 }
 
 /* clang-format off */

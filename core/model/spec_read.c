@@ -106,6 +106,8 @@ int gw_activation_named(const char *text, size_t n, gw_act_kind *out) {
                  {"softplus", GW_ACT_SOFTPLUS},
                  {"tanh", GW_ACT_TANH},
                  {"clamp", GW_ACT_CLAMP},
+                 {"clip", GW_ACT_CLIP},
+                 {"silu_capped", GW_ACT_SILU_CAPPED},
                  {"linear", GW_ACT_NONE}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (strlen(known[i].name) == n && memcmp(known[i].name, text, n) == 0) {

@@ -160,7 +160,9 @@ static gw_status check_shape(const gw_weights *w, const gw_stored *t, const want
     int wide = want->wide && n == 2 && t->n_dim > 2 && t->dim[0] == axes[0] && inner == axes[1];
     int flat = want->flat && last - first > n && before == axes[0] &&
                memcmp(t->dim + last - n + 1, axes + 1, (size_t)(n - 1) * sizeof *axes) == 0;
-    if (!lone && !flat && !wide &&
+    int stack = want->flat && n == 3 && last - first == 2 && /* experts one below the other */
+                t->dim[first] == axes[0] * axes[1] && t->dim[first + 1] == axes[2];
+    if (!lone && !flat && !wide && !stack &&
         (last - first != n || memcmp(t->dim + first, axes, (size_t)n * sizeof *axes) != 0)) {
         return refuse(w, t, axes, n);
     }

@@ -20,6 +20,8 @@ typedef enum gw_act_kind {
     GW_ACT_SOFTPLUS, /* log(1 + exp(g)) * u                                                    */
     GW_ACT_TANH,     /* tanh(g) * u                                                            */
     GW_ACT_CLAMP,    /* w0 = {low, high, -, -}: min(max(g, low), high) * u                     */
+    GW_ACT_CLIP,     /* g * u; limit > 0: g within +-limit                                     */
+    GW_ACT_SILU_CAPPED, /* g sigmoid(g) * u; limit > 0: min(g sigmoid(g), limit), u within it  */
     GW_ACT_NONE,     /* g * u                                                                  */
     GW_ACT_KINDS
 } gw_act_kind;
@@ -125,14 +127,25 @@ GW_FN float gw_act_gate(gw_act_kind kind, float g, float limit, float alpha, flo
     case GW_ACT_CLAMP:
         g = g < p ? p : g;
         return g > q ? q : g;
+    case GW_ACT_CLIP:
+        g = limit > 0.0f && g < -limit ? -limit : g;
+        return limit > 0.0f && g > limit ? limit : g;
+    case GW_ACT_SILU_CAPPED:
+        z = gw_silu(g);
+        return limit > 0.0f && z > limit ? limit : z;
     default:
         return g;
     }
 }
 
+/* Whether u is kept within +-limit, where there is a limit. */
+GW_FN int gw_act_bounds_factor(gw_act_kind kind) {
+    return kind == GW_ACT_SILU || kind == GW_ACT_SWIGLU_OAI || kind == GW_ACT_SILU_CAPPED;
+}
+
 /* What the gate's value is multiplied by where there is a value u. */
 GW_FN float gw_act_factor(gw_act_kind kind, float u, float limit) {
-    if (limit > 0.0f && (kind == GW_ACT_SILU || kind == GW_ACT_SWIGLU_OAI)) {
+    if (limit > 0.0f && gw_act_bounds_factor(kind)) {
         u = u > limit ? limit : u;
         u = u < -limit ? -limit : u;
     }
