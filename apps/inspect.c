@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "apps/common.h"
+#include "apps/known_names.h"
 #include "apps/output.h"
 #include "apps/signals.h"
 #include "include/godwit_families.h"
@@ -233,21 +234,81 @@ static int report(inspect_job *job) {
     return out_failed() ? APP_FAILURE : code;
 }
 
-/* NAME <tab> GGUF's names <tab> names in config.json, or the same in JSON. */
-static int list_families(int json) {
-    gw_family f;
-    out_text(json ? "[" : "");
-    for (size_t i = 0; gw_family_at(i, &f); i++) {
-        if (json) { /* names are of letters, digits and - _ + . alone */
-            out_print("%s\n  {\"family\": \"%s\", \"gguf\": \"%s\", \"hf\": \"%s\"}",
-                      i > 0 ? "," : "", f.name, f.gguf, f.hf);
-        } else {
-            out_print("%s\t%s\t%s\n", f.name, f.gguf[0] != '\0' ? f.gguf : "-",
-                      f.hf[0] != '\0' ? f.hf : "-");
+/* Whether a word is among those of a list, or WORD+experts is. */
+static int has_word(const char *list, const char *word, size_t n) {
+    for (const char *p = list; *p != '\0'; p += strcspn(p, " "), p += strspn(p, " ")) {
+        size_t length = strcspn(p, " +");
+        if (length == n && memcmp(p, word, n) == 0) {
+            return 1;
         }
     }
-    out_text(json ? "\n]\n" : "");
+    return 0;
+}
+
+static int is_run(const gw_family *all, size_t n_all, const char *word, size_t n) {
+    for (size_t i = 0; i < n_all; i++) {
+        if (strstr(all[i].name, "-vision") == NULL && has_word(all[i].gguf, word, n)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* How much of a list of names that others keep is known, and what is not. */
+static void count_names(const gw_family *all, size_t n_all) {
+    char missing[sizeof known_names + 1] = "";
+    int names = 0, run = 0;
+    for (const char *p = known_names; *p != '\0'; names++) {
+        size_t n = strcspn(p, " "), used = strlen(missing);
+        int is = is_run(all, n_all, p, n);
+        run += is;
+        if (!is) {
+            snprintf(missing + used, sizeof missing - used, " %.*s", (int)n, p);
+        }
+        p += n + (p[n] == ' ');
+    }
+    out_print("# %d of the %d architecture names of llama.cpp b11434; not:%s\n", run, names,
+              missing);
+}
+
+/* NAME <tab> GGUF's names <tab> names in config.json, and how many of the names that are in use
+ * these are; or a list in JSON. */
+static void print_families(const gw_family *all, size_t n_all, int json) {
+    out_text(json ? "[" : "");
+    for (size_t i = 0; i < n_all; i++) {
+        const gw_family *f = &all[i];
+        if (json) { /* names are of letters, digits and - _ + . alone */
+            out_print("%s\n  {\"family\": \"%s\", \"gguf\": \"%s\", \"hf\": \"%s\"}",
+                      i > 0 ? "," : "", f->name, f->gguf, f->hf);
+        } else {
+            out_print("%s\t%s\t%s\n", f->name, f->gguf[0] != '\0' ? f->gguf : "-",
+                      f->hf[0] != '\0' ? f->hf : "-");
+        }
+    }
+    if (json) {
+        out_text("\n]\n");
+    } else {
+        count_names(all, n_all);
+    }
     out_flush();
+}
+
+static int list_families(int json) {
+    gw_family one, *all;
+    size_t n = 0;
+    while (gw_family_at(n, &one)) {
+        n++;
+    }
+    all = calloc(n, sizeof *all);
+    if (all == NULL) {
+        app_error("out of memory");
+        return APP_FAILURE;
+    }
+    for (size_t i = 0; i < n; i++) {
+        gw_family_at(i, &all[i]);
+    }
+    print_families(all, n, json);
+    free(all);
     return out_failed() ? APP_FAILURE : APP_OK;
 }
 
