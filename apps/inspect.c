@@ -7,6 +7,7 @@
 
 #include "apps/common.h"
 #include "apps/known_names.h"
+#include "apps/needed.h"
 #include "apps/output.h"
 #include "apps/signals.h"
 #include "include/godwit_families.h"
@@ -108,6 +109,31 @@ static void print_summary(const inspect_job *job) {
     }
 }
 
+/* Of a family that is not known: what a spec, or this program, would have to have. */
+static void print_needed(const inspect_job *job) {
+    app_needed blocks[APP_NEEDED_MOST];
+    char name[256];
+    size_t missing = 0;
+    if (!app_unknown_family(job->info.architecture)) {
+        return;
+    }
+    size_t n = app_needed_blocks(job->meta, job->n_meta, job->tensors, job->n_tensors, blocks);
+    out_print("no family has this architecture; by its tensors and numbers it needs%s\n",
+              n > 0 ? ":" : " nothing that has a name here");
+    for (size_t i = 0; i < n; i++) {
+        out_print("  %-8s %s%s%s (%s)\n", blocks[i].by != NULL ? "known" : "missing",
+                  blocks[i].block, blocks[i].by != NULL ? ": " : "",
+                  blocks[i].by != NULL ? blocks[i].by : "",
+                  clean(blocks[i].seen, name, sizeof name));
+        missing += blocks[i].by == NULL;
+    }
+    if (n > 0 && missing == 0) {
+        out_text(
+            "none of these is missing: --spec FILE may describe the family, where nothing else "
+            "is new in it\n");
+    }
+}
+
 static void print_lists(const inspect_job *job) {
     char text[128], bytes[32], name[1100];
     out_text("\nmetadata:\n");
@@ -161,6 +187,21 @@ static json_t *tensors_json(const inspect_job *job) {
     return list;
 }
 
+/* null where the family is known. */
+static json_t *needed_json(const inspect_job *job) {
+    app_needed blocks[APP_NEEDED_MOST];
+    if (!app_unknown_family(job->info.architecture)) {
+        return json_null();
+    }
+    json_t *list = json_array();
+    size_t n = app_needed_blocks(job->meta, job->n_meta, job->tensors, job->n_tensors, blocks);
+    for (size_t i = 0; i < n; i++) {
+        json_array_append_new(list, json_pack("{s:s, s:s?, s:s}", "block", blocks[i].block, "by",
+                                              blocks[i].by, "seen", blocks[i].seen));
+    }
+    return list;
+}
+
 static int print_json(const inspect_job *job, gw_status verdict, const char *fault) {
     const gw_model_info *m = &job->info;
     json_t *formats = json_object();
@@ -170,14 +211,14 @@ static int print_json(const inspect_job *job, gw_status verdict, const char *fau
                                       "bytes", (json_int_t)job->formats[i].bytes));
     }
     json_t *all = json_pack(
-        "{s:b, s:s?, s:s?, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:i, s:o, s:o, s:o}",
+        "{s:b, s:s?, s:s?, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:i, s:o, s:o, s:o, s:o}",
         "valid", verdict == GW_OK, "class", verdict != GW_OK ? gw_status_name(verdict) : NULL,
         "fault", fault, "container", gw_inspection_container(job->v), "name", m->name,
         "architecture", m->architecture, "chat_template", gw_inspection_chat(job->v), "file_bytes",
         (json_int_t)m->file_bytes, "weight_bytes", (json_int_t)m->weight_bytes, "parameters",
         (json_int_t)m->n_params, "layers", (int)m->n_layers, "vocabulary", (int)m->n_vocab,
         "context", (int)m->n_ctx_train, "formats", formats, "metadata", meta_json(job), "tensors",
-        tensors_json(job));
+        tensors_json(job), "needed", needed_json(job));
     char *text = all != NULL ? json_dumps(all, JSON_INDENT(1)) : NULL;
     json_decref(all);
     if (text == NULL) {
@@ -218,6 +259,7 @@ static int report(inspect_job *job) {
         int readable = gw_inspection_container(job->v)[0] != '\0';
         if (readable) {
             print_summary(job);
+            print_needed(job);
         }
         if (readable && !job->o->quiet) {
             print_lists(job);
@@ -344,7 +386,8 @@ const app_command command_inspect = {
         "1): what loading the model would say, without loading it. --quiet leaves the lists out.\n"
         "A .safetensors file alone, or one that torch.save wrote (.bin, .pt, .pth, .ckpt), is\n"
         "looked at as what it is, a table of tensors; nothing in it is run. --families lists what\n"
-        "the program knows instead.\n",
+        "the program knows instead. Of a family that it does not know it says which blocks that\n"
+        "family needs, and which of them are missing here.\n",
     .examples = "  godwit inspect\n"
                 "  godwit inspect model.gguf -q\n"
                 "  godwit inspect model.gguf --json\n"

@@ -8,6 +8,7 @@ import struct
 import numpy
 import pytest
 
+from family_files import write_model
 from program import DATA, SHARED, copy_folder, run
 
 SMALL = DATA / "tales-2m-q4_0.gguf"
@@ -203,3 +204,42 @@ def test_torch_checkpoint():
     whole = json.loads(inspect(folder, "--json").stdout)
     assert alone["valid"] and whole["valid"] and len(alone["tensors"]) == 21
     assert alone["tensors"] == whole["tensors"] and whole["layers"] == 2
+
+
+def needed(model):
+    seen = run("inspect", "-m", model, "--json", check=False)
+    assert seen.returncode == 1
+    found = json.loads(seen.stdout)
+    text = run("inspect", "-m", model, "-q", check=False).stdout
+    for block in found["needed"]:
+        assert f"{'known' if block['by'] else 'missing'}  " in text and block["block"] in text
+    return {block["block"].split(",")[0].split(" (")[0]: block for block in found["needed"]}
+
+
+def test_blocks_of_unknown_families(tmp_path):
+    """Told by tensors of folders and of GGUF files, or by config.json where that is all there is."""
+    folder = copy_folder(DATA / "goldens-families/glm-dsa", tmp_path / "m")
+    assert json.loads(inspect(folder, "--json", check=False).stdout)["needed"] is None
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"architectures": ["UnheardForCausalLM"], "model_type": "unheard"}))
+    blocks = needed(folder)
+    assert {"latent attention", "an indexer that chooses what attention sees", "experts"} <= set(blocks)
+    assert blocks["experts"]["by"] == "route, experts" and "experts" in blocks["experts"]["seen"]
+    assert not any(b["by"] is None for b in blocks.values())
+
+    for name, states, scan in (("mamba", (128, 16), "selective scan"), ("unheard", (4, 1), "state space")):
+        write_model(tmp_path / "m.gguf", name, {"block_count": 1}, {
+            n: (list(s), 0, bytes(4 * s[0] * s[1]))
+            for n, s in {"token_embd.weight": (8, 32), "blk.0.ssm_conv1d.weight": (128, 4),
+                         "blk.0.ssm_a": states}.items()}, 8)
+        blocks = needed(tmp_path / "m.gguf")
+        assert set(blocks) == {"a convolution over the last positions", scan}
+        assert (blocks[scan]["by"] is None) == (name == "mamba")
+
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "config.json").write_text(json.dumps({"architectures": ["OtherForConditionalGeneration"], "text_config": {
+        "sliding_window": 4, "num_experts": 0, "nested": {"kv_lora_rank": 8}}, "audio_config": {"a": 1}}))
+    blocks = needed(bare)
+    assert set(blocks) == {"windows of attention", "latent attention", "an encoder of sound"}
+    assert blocks["latent attention"]["seen"] == "text_config.nested.kv_lora_rank"

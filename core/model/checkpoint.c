@@ -362,7 +362,7 @@ static gw_status load(gw_checkpoint *c, const char *path, const void *memory, si
         c->container = GW_CONTAINER_HF;
         GW_TRY(c->vocab_file == NULL ? enter_part(c) : GW_OK);
         vocab_only |= c->tabled;
-        GW_TRY(gw_hf_load(c, path, vocab_only));
+        GW_TRY(gw_hf_load(c, path, vocab_only && (given == NULL || !given->bare)));
         GW_TRY(gw_config_hf_architecture(c->where, c->config, !vocab_only, c->architecture,
                                          sizeof c->architecture));
     } else if (path != NULL && gw_is_llama2c(path)) {

@@ -144,39 +144,66 @@ static const char *type_of(const json_t *value) {
                                     : "null";
 }
 
-static gw_status hf_meta(gw_checkpoint *c, gw_meta *rows, line *l) {
+enum { INSIDE = 2 }; /* members of members are rows of their own, a.b.c, and no deeper */
+
+static int opens(const json_t *value, int depth) {
+    return json_is_object(value) && json_object_size(value) > 0 && depth < INSIDE;
+}
+
+static size_t count_rows(const json_t *object, int depth) {
     const char *key;
     json_t *value;
-    size_t i = 0;
-    json_object_foreach(c->config, key, value) {
-        char *text = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
-        const char *plain = json_is_string(value) ? json_string_value(value) : text;
-        l->used = 0;
-        l->text[0] = '\0';
-        put_text(l, plain != NULL ? plain : "", plain != NULL ? strlen(plain) : 0, SHOWN);
-        const char *copy = gw_arena_copy(c->arena, l->text, l->used);
-        l->used = 0;
-        put_text(l, key, strlen(key), SHOWN);
-        rows[i] =
-            (gw_meta){gw_arena_copy(c->arena, l->text, l->used), type_of(value), copy,
-                      json_is_array(value), json_is_array(value) ? json_array_size(value) : 1};
-        free(text);
-        if (copy == NULL || rows[i].key == NULL) {
-            return gw_checkpoint_nomem(c);
-        }
-        i++;
+    size_t n = 0;
+    json_object_foreach((json_t *)object, key, value) {
+        n += opens(value, depth) ? count_rows(value, depth + 1) : 1;
     }
-    return GW_OK;
+    return n;
+}
+
+static gw_status hf_row(gw_checkpoint *c, const char *key, const json_t *value, line *l,
+                        gw_meta *row) {
+    char *text = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+    const char *plain = json_is_string(value) ? json_string_value(value) : text;
+    l->used = 0;
+    l->text[0] = '\0';
+    put_text(l, plain != NULL ? plain : "", plain != NULL ? strlen(plain) : 0, SHOWN);
+    const char *copy = gw_arena_copy(c->arena, l->text, l->used);
+    l->used = 0;
+    put_text(l, key, strlen(key), SHOWN);
+    *row = (gw_meta){gw_arena_copy(c->arena, l->text, l->used), type_of(value), copy,
+                     json_is_array(value), json_is_array(value) ? json_array_size(value) : 1};
+    free(text);
+    return copy == NULL || row->key == NULL ? gw_checkpoint_nomem(c) : GW_OK;
+}
+
+/* Rows of an object whose members are called `before`KEY. */
+static gw_status hf_meta(gw_checkpoint *c, const json_t *object, const char *before, int depth,
+                         gw_meta **rows, line *l) {
+    const char *key;
+    json_t *value;
+    gw_status status = GW_OK;
+    json_object_foreach((json_t *)object, key, value) {
+        size_t n = strlen(before) + strlen(key) + 2;
+        char *name = status == GW_OK ? malloc(n) : NULL;
+        if (name == NULL) {
+            return status == GW_OK ? gw_checkpoint_nomem(c) : status;
+        }
+        snprintf(name, n, "%s%s%s", before, key, opens(value, depth) ? "." : "");
+        status = opens(value, depth) ? hf_meta(c, value, name, depth + 1, rows, l)
+                                     : hf_row(c, name, value, l, (*rows)++);
+        free(name);
+    }
+    return status;
 }
 
 gw_status gw_checkpoint_meta(gw_checkpoint *c, gw_meta **out, size_t *n) {
     size_t count =
-        c->container == GW_CONTAINER_GGUF ? gw_gguf_pairs(c->gguf[0]) : json_object_size(c->config);
-    gw_meta *rows = calloc(count + 1, sizeof *rows);
+        c->container == GW_CONTAINER_GGUF ? gw_gguf_pairs(c->gguf[0]) : count_rows(c->config, 0);
+    gw_meta *rows = calloc(count + 1, sizeof *rows), *next = rows;
     line *l = malloc(sizeof *l);
     gw_status status = rows == NULL || l == NULL           ? gw_checkpoint_nomem(c)
                        : c->container == GW_CONTAINER_GGUF ? gguf_meta(c, rows, l)
-                                                           : hf_meta(c, rows, l);
+                                                           : hf_meta(c, c->config, "", 0, &next, l);
     free(l);
     if (status != GW_OK) {
         free(rows);

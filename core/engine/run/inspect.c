@@ -213,9 +213,8 @@ static gw_status open_checkpoint(gw_inspection *v, const char *path, const void 
 /* Perhaps the container is sound and what it says is not. */
 static void open_bare(gw_inspection *v, const char *path, const void *memory, size_t bytes) {
     const gw_spec_given bare = {.sees = 1, .bare = 1};
-    if (v->tower) {
-        gw_checkpoint_open_as(path, memory, bytes, &bare, &v->checkpoint);
-    } else {
+    gw_status status = gw_checkpoint_open_as(path, memory, bytes, &bare, &v->checkpoint);
+    if (status != GW_OK && !v->tower) { /* of a folder perhaps the words alone are sound */
         gw_checkpoint_open_vocab(path, memory, bytes, &v->checkpoint);
     }
 }
