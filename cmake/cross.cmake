@@ -1,15 +1,17 @@
 # cmake/cross.cmake - the toolchain file of tools/cross: GODWIT_TARGET says for which system and processor. Linux
 # with musl by zig, which brings the C library and compiles it when it is first asked; Windows by clang over
-# Debian's mingw-w64. Libraries come from build/cross-libraries/TARGET alone.
+# Debian's mingw-w64. Libraries come from
+# GODWIT_CROSS_LIBRARIES alone.
 set(GODWIT_TARGET "" CACHE STRING "x86_64-linux-musl, riscv64-linux-musl, powerpc64le-linux-musl, x86_64-windows-gnu, aarch64-macos, x86_64-macos")
-set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES GODWIT_TARGET)
+set(GODWIT_CROSS_LIBRARIES "" CACHE PATH "what tools/cross-libraries has compiled")
+set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES GODWIT_TARGET GODWIT_CROSS_LIBRARIES)
 if(NOT GODWIT_TARGET MATCHES "^([a-z0-9_]+)-(linux|windows|macos)(-musl|-gnu)?$")
   message(FATAL_ERROR "GODWIT_TARGET=${GODWIT_TARGET}: no such target; tools/cross lists them")
 endif()
 set(CMAKE_SYSTEM_PROCESSOR ${CMAKE_MATCH_1})
 set(system ${CMAKE_MATCH_2})
 get_filename_component(ROOT ${CMAKE_CURRENT_LIST_DIR}/.. ABSOLUTE)
-set(LIBRARIES ${ROOT}/build/cross-libraries/${GODWIT_TARGET})
+set(LIBRARIES ${GODWIT_CROSS_LIBRARIES})
 if(system STREQUAL "windows")
   set(CMAKE_SYSTEM_NAME Windows)
   set(CMAKE_C_COMPILER clang)
