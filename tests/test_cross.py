@@ -1,0 +1,197 @@
+# tests/test_cross.py - the program on other systems and processors (tools/cross --quick, under qemu and wine): what
+# it computes, draws, tokenizes and writes is what the program of this machine's own build gives for the same words.
+# On Windows besides: a chat through a pipe, the server, names beyond ASCII. The stage `cross` builds the programs;
+# a target without one is skipped.
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+import serving
+from program import BIN, DATA, EMULATOR, ROOT, SANITIZED, logits_hash, run
+
+pytestmark = pytest.mark.skipif(bool(EMULATOR) or SANITIZED, reason="compares with the native build without sanitizers")
+SMALL = DATA / "tales-2m-q4_0.gguf"
+TARGETS = {"x86_64-linux-musl": [], "riscv64-linux-musl": ["qemu-riscv64"], "powerpc64le-linux-musl": ["qemu-ppc64le"],
+           "x86_64-windows-gnu": ["/usr/lib/wine/wine64"]}
+WINDOWS = "x86_64-windows-gnu"
+FORMATS = ("q4_0", "q4_k_m", "q8_0", "iq4_xs", "mxfp4", "bf16")
+IDS = [1, 300, 17, 45, 260, 512, 99, 1000, 3, 77, 410, 5, 8, 640, 200, 31, 90, 2]
+TEXT = "Once upon a time, in Zürich: 3 königliche Ёжики 🐉 said \"don't\"...\n\tIt's 12345 o'clock"
+REQUEST = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Grüße, who are you?"}],
+           "add_generation_prompt": True}
+
+
+@pytest.fixture(params=list(TARGETS))
+def other(request, monkeypatch):
+    """Runs the program of a target as program.run does this machine's; its standard error is kept."""
+    return runner(request.param, monkeypatch)
+
+
+@pytest.fixture
+def windows(monkeypatch):
+    return runner(WINDOWS, monkeypatch)
+
+
+def command_of(target):
+    found = [p for p in (ROOT / f"build/quick-{target}/godwit", ROOT / f"build/quick-{target}/godwit.exe") if p.is_file()]
+    if not found:
+        pytest.skip(f"SKIP: tools/cross --quick {target} has built nothing")
+    if TARGETS[target] and not shutil.which(TARGETS[target][0]):
+        pytest.skip(f"SKIP: no {TARGETS[target][0]}")
+    return [*TARGETS[target], str(found[0])]
+
+
+def runner(target, monkeypatch):
+    command = command_of(target)
+    if target == WINDOWS:
+        monkeypatch.setenv("WINEPREFIX", str(ROOT / "build/wine"))
+        monkeypatch.setenv("WINEDEBUG", "-all")
+
+    def start(*args, timeout=300, check=True, **more):
+        more.setdefault("stdin" if "input" not in more else "input", more.get("input", subprocess.DEVNULL))
+        done = subprocess.run([*command, *map(str, args)], capture_output=True, timeout=timeout, **more)
+        done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode(errors="replace")
+        if check:
+            assert done.returncode == 0, f"{target} {args}: exit {done.returncode}: {done.stderr[-2000:]}"
+        return done
+
+    start.command, start.target = command, target
+    return start
+
+
+def same(other, *args, **more):
+    """Standard output is the same to the byte."""
+    theirs = other(*args, **more).stdout
+    if "input" in more:
+        more["input"] = more["input"].decode()
+    assert theirs == run(*args, **more).stdout
+    assert theirs.strip()
+    return theirs
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """{format: file}: two that are in the tree, the others made of one of them."""
+    folder = tmp_path_factory.mktemp("models")
+    found = {name: DATA / f"tales-2m-{name}.gguf" for name in FORMATS[:2]}
+    for name in FORMATS[2:]:
+        found[name] = folder / f"{name}.gguf"
+        run("quantize", DATA / "tales-2m-q4_k_m.gguf", found[name], name, "-q")
+    return found
+
+
+def test_logits(other, models):
+    """A prompt in one piece and tokens one by one, in six formats."""
+    for name in FORMATS:
+        found = re.search(r"^hash: ([0-9a-f]{64})\ngreedy: (.*)$", other(
+            "logits", "-m", models[name], "-t", "2", "--ids", ",".join(map(str, IDS)), "--greedy", "4").stdout, re.M)
+        assert found and found[1] == logits_hash(models[name], IDS, "--greedy", "4"), name
+
+
+def test_drawn_text(other):
+    same(other, "run", "-m", SMALL, "-p", "The old king", "-n", "24", "-t", "2", "--seed", "7", "--temp", "1.2", "--top-p", "0.95",
+         "--min-p", "0.02", "--repeat-penalty", "1.1", "-q")
+    same(other, "run", "-m", SMALL, "-p", "The old king", "-n", "8", "--temp", "0", "-t", "1", "-q")
+
+
+def test_tokens(other, tmp_path):
+    text = tmp_path / "text"
+    text.write_text(TEXT)
+    ids = json.loads(same(other, "tokenize", "-m", SMALL, "-q", "--ids", "-f", text))
+    same(other, "tokenize", "-m", SMALL, "-q", "--decode", ",".join(map(str, ids)))
+    words = ROOT / "tests/data/numbered-vocab"
+    for name in sorted(p for p in words.iterdir() if p.suffix in (".json", ".model")):
+        assert other("tokenize", "-m", name, "-q", "--ids", "-f", text, check=False).stdout == \
+            run("tokenize", "-m", name, "-q", "--ids", "-f", text, check=False).stdout
+
+
+def test_templates(other, tmp_path):
+    request = tmp_path / "request.json"
+    request.write_text(json.dumps(REQUEST))
+    own = tmp_path / "own.jinja"
+    own.write_text("{% for m in messages %}{{ m.role | upper }}: {{ m['content'] | trim | tojson }}\n{% endfor %}"
+                   "{{ strftime_now('%Y') | length }} {{ 7 // 2 }} {{ 1e3 / 7 }} {{ messages | map(attribute='role') | join(', ') }}")
+    for template in ("chatml", "llama3", own):
+        same(other, "template", "--chat-template", template, "-f", request)
+
+
+def test_quantized_files(other, tmp_path):
+    for name in ("iq4_xs", "q4_k_m"):
+        for who, path in ((other, "theirs"), (run, "ours")):
+            who("quantize", SMALL, tmp_path / path, name, "-q")
+        assert (tmp_path / "theirs").read_bytes() == (tmp_path / "ours").read_bytes()
+
+
+def test_errors(other, tmp_path):
+    done = other("run", "-m", tmp_path / "no such file.gguf", "-p", "x", check=False)
+    mine = run("run", "-m", tmp_path / "no such file.gguf", "-p", "x", check=False)
+    assert done.returncode == mine.returncode != 0 and done.stderr.count("\n") == 1
+    done = other("run", "--no-such-option", check=False)
+    assert done.returncode == run("run", "--no-such-option", check=False).returncode
+
+
+# ---- Windows -----------------------------------------------------------------------------------------
+
+
+def test_chat_through_a_pipe(windows):
+    arguments = ["chat", "-m", str(SMALL), "--temp", "0", "-t", "1", "-n", "10", "-q"]
+    same(windows, *arguments, input="The old king\nUnd die Königin?\n".encode())
+    assert windows(*arguments, input=b"The old king\r\n").stdout == run(*arguments, input="The old king\n").stdout
+
+
+def test_names_beyond_ascii(windows, tmp_path):
+    model = tmp_path / "Ordner mit Ünïcödé 模型" / "königlich ёж.gguf"
+    model.parent.mkdir()
+    shutil.copy(SMALL, model)
+    arguments = ["-p", "Zürich 🐉", "-n", "6", "--temp", "0", "-t", "1", "-q"]
+    same(windows, "run", "-m", model, *arguments)
+    made = model.with_name("gemacht 量.gguf")
+    windows("quantize", model, made, "q8_0", "-q")
+    assert logits_hash(made, IDS) in windows("logits", "-m", made, "--ids", ",".join(map(str, IDS))).stdout
+
+
+@pytest.fixture(scope="module")
+def server():
+    with pytest.MonkeyPatch.context() as patch:
+        windows = runner(WINDOWS, patch)
+        patch.setattr(serving, "BIN", windows.command[1])
+        patch.setattr(serving, "EMULATOR", windows.command[:1])
+        running = serving.Server("-c", "512")
+        yield running
+        running.stop(signal.SIGKILL)  # a signal of POSIX ends wine, not the program
+        with contextlib.suppress(OSError):
+            subprocess.run(["/usr/lib/wine/wineserver", "-k"], env=os.environ, timeout=60)
+
+
+def test_serve(server):
+    """Every interface answers with the text of `run`; streams, mistakes, many at once."""
+    ask = {"max_tokens": 12, "temperature": 0}
+    text = run("run", "-m", SMALL, "-p", "The old king", "-n", "12", "--temp", "0", "-q").stdout
+    done = server.post("/v1/completions", {"prompt": "The old king", **ask})
+    assert done["choices"][0]["text"].strip() and text.rstrip("\n").endswith(done["choices"][0]["text"].rstrip("\n"))
+    pieces = [e["choices"][0]["text"] for _, e in server.events("/v1/completions", {"prompt": "The old king", **ask})
+              if e != "[DONE]" and e["choices"]]
+    assert "".join(pieces) == done["choices"][0]["text"]
+    messages = [{"role": "user", "content": "Grüße"}]
+    chat = server.post("/v1/chat/completions", {"messages": messages, **ask})
+    assert chat["choices"][0]["message"]["content"] == server.post(
+        "/v1/messages", {"model": "x", "messages": messages, **ask})["content"][0]["text"]
+    assert server.post("/v1/completions", {"prompt": 7}, expect=400)["error"]
+    assert server.get("/nothing")[0] == 404
+    assert server.get("/v1/models")[0] == 200 and server.get("/metrics")[0] == 200
+    assert server.raw(b"nonsense\r\n\r\n", wait=2.0).startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize("name", ["test_text_is_that_of_a_lone_run", "test_text_does_not_depend_on_company",
+                                  "test_every_api_gives_the_same_answer", "test_choices_repeat", "test_stop_leaks_nothing",
+                                  "test_unknown_fields_are_ignored"])
+def test_conformance(server, name):
+    """Tests of tests/test_serve.py, of this server."""
+    import test_serve
+    getattr(test_serve, name)(server)
