@@ -28,7 +28,13 @@ set(EXPORTS ${CMAKE_BINARY_DIR}/generated/libgodwit.map)
 file(CONFIGURE OUTPUT ${EXPORTS} CONTENT "{\n  global:\n${names}  local: *;\n};\n")
 
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/empty.c CONTENT "typedef int gw_nothing;\n")
-if(NOT GODWIT_STATIC OR GODWIT_PYTHON)
+if(WIN32) # godwit.dll with all libraries inside, and libgodwit.dll.a to link against it
+  string(REPLACE ";" "" definitions "${names}")
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/godwit.def CONTENT "EXPORTS\n${definitions}")
+  add_library(godwit_shared SHARED EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/generated/empty.c ${CMAKE_BINARY_DIR}/generated/godwit.def)
+  set_target_properties(godwit_shared PROPERTIES OUTPUT_NAME godwit PREFIX "" IMPORT_PREFIX lib)
+  target_link_libraries(godwit_shared PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,godwit_lib>")
+elseif(NOT GODWIT_STATIC OR GODWIT_PYTHON)
   add_library(godwit_shared SHARED ${CMAKE_BINARY_DIR}/generated/empty.c)
   set_target_properties(godwit_shared PROPERTIES OUTPUT_NAME godwit EXPORT_NAME godwit
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
