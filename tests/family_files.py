@@ -302,6 +302,8 @@ def value(v):
         return struct.pack("<If", 6, v)
     if isinstance(v, str):
         return struct.pack("<I", 8) + gguf_text(v)
+    if isinstance(v, np.ndarray):
+        return struct.pack("<IIQ", 9, 10, len(v)) + v.astype("<u8").tobytes()
     kind = value(v[0])[:4]
     return struct.pack("<I", 9) + kind + struct.pack("<Q", len(v)) + b"".join(value(x)[4:] for x in v)
 

@@ -209,7 +209,8 @@ gw_ngram_args gw_block_ngram(const gw_blueprint *bp, const gw_hparams *hp, int l
         int slot;
         double absent;
     } rows[] = {{GW_ARG_SIZE, 2.0}, {GW_ARG_HEADS, 1.0}, {GW_ARG_INDEX, 0.0},
-                {GW_ARG_END, 0.0},  {GW_ARG_BASE, 0.0},  {GW_ARG_SEED, 0.0}};
+                {GW_ARG_END, 0.0},  {GW_ARG_BASE, 0.0},  {GW_ARG_SEED, 0.0},
+                {GW_ARG_STATED, 0.0}};
     double x[sizeof rows / sizeof rows[0]];
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         gw_expr e = b->number[rows[i].slot];
@@ -223,7 +224,8 @@ gw_ngram_args gw_block_ngram(const gw_blueprint *bp, const gw_hparams *hp, int l
                            .end = (int)x[3],
                            .base = hp->most_ngrams > 0 && base > hp->most_ngrams ? hp->most_ngrams
                                                                                  : base,
-                           .seed = (int64_t)x[5]};
+                           .seed = (int64_t)x[5],
+                           .factor = x[6]};
 }
 
 int gw_block_stays_home(const gw_blueprint *bp, const gw_spec_block *b) {

@@ -265,6 +265,7 @@ enum {
     GW_ARG_BASE = 3,
     GW_ARG_SEED = 4,
     GW_ARG_END = 5,
+    GW_ARG_STATED = 6, /* of ngram: the first multiplier */
     GW_SPEC_EXPRS = 8
 };
 

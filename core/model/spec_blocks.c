@@ -129,7 +129,8 @@ static const block_rule rules[GW_BLOCK_KINDS] = {
     [GW_BLOCK_NGRAM] = {"ngram", LAYER, LAYER, 0, 1, 1, NOTHING, 0,
         {{"size", 'n', GW_ARG_SIZE, 1}, {"heads", 'n', GW_ARG_HEADS, 1},
          {"index", 'n', GW_ARG_INDEX, 1}, {"base", 'n', GW_ARG_BASE, 1},
-         {"seed", 'n', GW_ARG_SEED, 1}, {"end", 'n', GW_ARG_END, 1}}},
+         {"seed", 'n', GW_ARG_SEED, 1}, {"end", 'n', GW_ARG_END, 1},
+         {"factor", 'n', GW_ARG_STATED, 1}}},
 };
 /* clang-format on */
 

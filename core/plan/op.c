@@ -731,10 +731,10 @@ static gw_status check_ngram(const gw_node *node) {
     }
     gw_ngram g;
     gw_ngram_init(&g, a);
-    if (w->dim[0] < g.first[hashes - 1] + g.rows[hashes - 1]) {
-        return refuse(node, "the table", w, "a row for each value of each hash");
-    }
-    return check_state(node, a->size - 1);
+    const char *want = !gw_ngram_agrees(&g, a) ? "one of this seed (its first multiplier is another)"
+                       : w->dim[0] < g.first[hashes - 1] + g.rows[hashes - 1] ? "of more rows"
+                                                                              : NULL;
+    return want != NULL ? refuse(node, "the table", w, want) : check_state(node, a->size - 1);
 }
 
 static gw_status check_exchange(const gw_node *node) {

@@ -11,6 +11,7 @@ typedef struct gw_ngram_args {
     int index;       /* of this set among all of the model, which share no primes */
     int vocab, end;  /* tokens; what counts where a text, or the one before, ends */
     int64_t base, seed;
+    double factor; /* the first multiplier, where a file states it; 0 */
 } gw_ngram_args;
 
 /* Steele, Lea, Flood 2014: SplitMix64. */
@@ -56,6 +57,12 @@ static inline void gw_ngram_init(gw_ngram *g, const gw_ngram_args *a) {
             at += prime;
         }
     }
+}
+
+/* Whether the first multiplier is the one that was stated; numbers of files are doubles. */
+static inline int gw_ngram_agrees(const gw_ngram *g, const gw_ngram_args *a) {
+    double made = (double)g->factor[0], less = made - a->factor;
+    return a->factor == 0.0 || (less <= made * 0x1p-50 && -less <= made * 0x1p-50);
 }
 
 /* token [size]: the token, then those before it, the nearest first; -1: none. row [hashes]. */
