@@ -48,8 +48,8 @@ def build(tmp_path):
     return made
 
 
-def bill(build, *files, check=True):
-    return subprocess.run([sys.executable, ROOT / "tools/sbom.py", build, *files], capture_output=True, text=True, check=check)
+def bill(build, *files, check=True, env=None):
+    return subprocess.run([sys.executable, ROOT / "tools/sbom.py", build, *files], capture_output=True, text=True, check=check, env=env)
 
 
 def test_bill_of_materials(build, tmp_path):
@@ -63,6 +63,19 @@ def test_bill_of_materials(build, tmp_path):
     sha = subprocess.run(["sha256sum", tmp_path / "godwit.tar.gz"], capture_output=True, text=True).stdout.split()[0]
     assert [c["hashes"][0]["content"] for c in bom["components"] if c["type"] == "file"] == [sha]
     assert bill(build).stdout == bill(build).stdout
+
+
+def test_bill_of_other_systems(build, tmp_path):
+    """What an archive for Windows has inside, by the versions of tools/cross-libraries."""
+    versions = tmp_path / "versions"
+    versions.write_text("pcre2 10.42-1\nlibjpeg-turbo 1:2.1.5-2\n")
+    made = tmp_path / "godwit-1-windows-x86_64.zip"
+    made.write_bytes(b"bytes")
+    found = {c["name"]: (c["version"], c["properties"][0]["value"])
+             for c in json.loads(bill(build, made, env=dict(os.environ, GODWIT_CROSS_VERSIONS=str(versions))).stdout)["components"]
+             if c["type"] == "library"}
+    assert found["pcre2"] == ("10.42", "other processors and systems")
+    assert found["libjpeg-turbo"][0] == "2.1.5" and "ziglang" in found
 
 
 def test_unknown_licence_is_refused(build):
@@ -93,4 +106,5 @@ def test_two_builds_are_equal(tmp_path):
     done = subprocess.run(["tools/release", "--compare", tmp_path / "of-one", tmp_path / "of-another-one"], cwd=ROOT,
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
-    assert len(list(pathlib.Path(tmp_path / "of-one").iterdir())) == 6
+    cross = os.uname().machine == "x86_64"
+    assert len(list(pathlib.Path(tmp_path / "of-one").iterdir())) == (10 if cross else 6)

@@ -72,6 +72,22 @@ def component(source, version, where):
             "properties": [{"name": "godwit:in", "value": ", ".join(sorted(where))}]}
 
 
+def of_other_systems(files):
+    """(source, version) of what tools/cross-libraries has put into the archives of other processors and systems."""
+    if not any(re.search(r"windows|musl|riscv64|ppc64le", pathlib.Path(f).name) for f in files):
+        return []
+    versions = pathlib.Path(os.environ.get("GODWIT_CROSS_VERSIONS", ROOT / "build/cross-libraries/sources/versions"))
+    return [tuple(line.split(" ")) for line in versions.read_text().splitlines()]
+
+
+def compiler():
+    """zig brings the C library of the static programs (musl) and its own run-time functions."""
+    version = re.search(r"ziglang==([0-9.]+)", (ROOT / "tools/setup").read_text()).group(1)
+    return {"type": "library", "bom-ref": f"pkg:pypi/ziglang@{version}", "name": "ziglang", "version": version,
+            "licenses": [{"expression": "MIT"}], "purl": f"pkg:pypi/ziglang@{version}",
+            "properties": [{"name": "godwit:in", "value": "static programs: musl and compiler-rt"}]}
+
+
 def main():
     build, files = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:]
     root = pathlib.Path(re.search(r"^GODWIT_OLD_ROOT:PATH=(.*)$", (build / "CMakeCache.txt").read_text(), re.M).group(1)).resolve()
@@ -83,9 +99,13 @@ def main():
     for name, path in of_library(build, root).items():
         source = owner(path, root)
         parts.setdefault(source, set()).add("wheel's library, of the system" if source[0] == "glibc" else "wheel's library")
+    others = of_other_systems(files)
+    for source in others:
+        parts.setdefault(source, set()).add("other processors and systems")
     model = ROOT / "models/tales-21m-q4_k_m.gguf"
     sha = {name: hashlib.sha256(pathlib.Path(name).read_bytes()).hexdigest() for name in [*files, str(model)]}
     components = [component(*source, where) for source, where in sorted(parts.items())]
+    components += [compiler()] if others else []
     components.append({"type": "machine-learning-model", "bom-ref": model.name, "name": model.stem, "version": version,
                        "licenses": [{"expression": "MIT"}], "hashes": [{"alg": "SHA-256", "content": sha[str(model)]}],
                        "properties": [{"name": "godwit:in", "value": "program"}]})
