@@ -22,7 +22,7 @@ if(system STREQUAL "windows")
   set(CMAKE_AR x86_64-w64-mingw32-ar)
   set(CMAKE_RANLIB x86_64-w64-mingw32-ranlib)
   # clang would look in /usr/include too, and knows no folder of Debian's libgcc.
-  set(CMAKE_C_FLAGS_INIT "-nostdlibinc -idirafter /usr/x86_64-w64-mingw32/include")
+  set(CMAKE_C_FLAGS_INIT "-nostdlibinc -idirafter /usr/x86_64-w64-mingw32/include -Wno-unused-command-line-argument")
   set(CMAKE_ASM_FLAGS_INIT "${CMAKE_C_FLAGS_INIT}")
   execute_process(COMMAND x86_64-w64-mingw32-gcc-posix -print-libgcc-file-name OUTPUT_VARIABLE libgcc
     OUTPUT_STRIP_TRAILING_WHITESPACE)

@@ -52,6 +52,7 @@ def runner(target, monkeypatch):
     if target == WINDOWS:
         monkeypatch.setenv("WINEPREFIX", str(ROOT / "build/wine"))
         monkeypatch.setenv("WINEDEBUG", "-all")
+        subprocess.run(["/usr/lib/wine/wineserver", "-p10"], check=False)  # stays ten seconds after a program
 
     def start(*args, timeout=300, check=True, **more):
         more.setdefault("stdin" if "input" not in more else "input", more.get("input", subprocess.DEVNULL))
