@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 
 import pytest
 
@@ -56,8 +57,12 @@ def runner(target, monkeypatch):
 
     def start(*args, timeout=300, check=True, **more):
         more.setdefault("stdin" if "input" not in more else "input", more.get("input", subprocess.DEVNULL))
-        done = subprocess.run([*command, *map(str, args)], capture_output=True, timeout=timeout, **more)
-        done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode(errors="replace")
+        # Files, not pipes: wine's own services have those open too, seconds longer than the program.
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
+            done = subprocess.run([*command, *map(str, args)], stdout=out, stderr=said, timeout=timeout, **more)
+            for file in (out, said):
+                file.seek(0)
+            done.stdout, done.stderr = out.read().decode(), said.read().decode(errors="replace")
         if check:
             assert done.returncode == 0, f"{target} {args}: exit {done.returncode}: {done.stderr[-2000:]}"
         return done
