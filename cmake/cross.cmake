@@ -2,10 +2,10 @@
 # with musl by zig, which brings the C library and compiles it when it is first asked; Windows by clang over
 # Debian's mingw-w64. Libraries come from
 # GODWIT_CROSS_LIBRARIES alone.
-set(GODWIT_TARGET "" CACHE STRING "x86_64-linux-musl, riscv64-linux-musl, powerpc64le-linux-musl, x86_64-windows-gnu, aarch64-macos, x86_64-macos")
+set(GODWIT_TARGET "" CACHE STRING "x86_64-linux-musl, riscv64-linux-musl, powerpc64le-linux-musl, x86_64-windows-gnu")
 set(GODWIT_CROSS_LIBRARIES "" CACHE PATH "what tools/cross-libraries has compiled")
 set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES GODWIT_TARGET GODWIT_CROSS_LIBRARIES)
-if(NOT GODWIT_TARGET MATCHES "^([a-z0-9_]+)-(linux|windows|macos)(-musl|-gnu)?$")
+if(NOT GODWIT_TARGET MATCHES "^([a-z0-9_]+)-(linux|windows)-(musl|gnu)$")
   message(FATAL_ERROR "GODWIT_TARGET=${GODWIT_TARGET}: no such target; tools/cross lists them")
 endif()
 set(CMAKE_SYSTEM_PROCESSOR ${CMAKE_MATCH_1})
@@ -33,9 +33,6 @@ if(system STREQUAL "windows")
   set(CMAKE_CROSSCOMPILING_EMULATOR /usr/lib/wine/wine64)
 else()
   set(CMAKE_SYSTEM_NAME Linux)
-  if(system STREQUAL "macos")
-    set(CMAKE_SYSTEM_NAME Darwin)
-  endif()
   # A command of one word for each tool, as ccache and CMake's search for them want it. The name tells ccache that
   # it is a clang.
   set(TOOLS ${ROOT}/build/zig/${GODWIT_TARGET})
@@ -51,9 +48,7 @@ else()
   set(CMAKE_ASM_COMPILER ${TOOLS}/clang)
   set(CMAKE_AR ${TOOLS}/ar)
   set(CMAKE_RANLIB ${TOOLS}/ranlib)
-  if(system STREQUAL "linux")
-    set(CMAKE_EXE_LINKER_FLAGS_INIT "-static -s")
-  endif()
+  set(CMAKE_EXE_LINKER_FLAGS_INIT "-static -s")
   set(CMAKE_FIND_ROOT_PATH ${LIBRARIES})
   set(qemu ${CMAKE_SYSTEM_PROCESSOR})
   string(REPLACE "powerpc64le" "ppc64le" qemu ${qemu})
