@@ -41,6 +41,7 @@ static int open_pipe(HANDLE ends[2], int theirs) {
 
 static int start(running *r, const char *command) {
     wchar_t line[COMMAND_UNITS] = L"cmd.exe /d /s /c \"";
+    wchar_t shell[MAX_PATH + 16];
     size_t used = wcslen(line);
     HANDLE in[2] = {NULL, NULL}, out[2] = {NULL, NULL};
     JOBOBJECT_EXTENDED_LIMIT_INFORMATION limits = {.BasicLimitInformation.LimitFlags =
@@ -62,7 +63,12 @@ static int start(running *r, const char *command) {
     s.hStdInput = in[0];
     s.hStdOutput = out[1];
     s.hStdError = (HANDLE)_get_osfhandle(STDERR_FILENO);
-    int ok = CreateProcessW(NULL, line, NULL, NULL, TRUE,
+    UINT n = GetSystemDirectoryW(shell, MAX_PATH); /* not one of the current folder */
+    if (n > 0 && n < MAX_PATH) {
+        wcscat(shell, L"\\cmd.exe");
+    }
+    int ok = n > 0 && n < MAX_PATH &&
+             CreateProcessW(shell, line, NULL, NULL, TRUE,
                             CREATE_NEW_PROCESS_GROUP | CREATE_SUSPENDED, NULL, NULL, &s, &p);
     CloseHandle(in[0]);
     CloseHandle(out[1]);
@@ -109,6 +115,9 @@ int chat_run(const char *command, const chat_text *in, double timeout, chat_text
         return -1;
     }
     HANDLE writer = CreateThread(NULL, 0, write_all, &r, 0, NULL);
+    if (writer == NULL) {
+        CloseHandle(r.in);
+    }
     double until = timeout > 0 ? app_seconds() + timeout : INFINITY;
     int code = APP_OK, more = 1, late = 0;
     DWORD state = 1;
@@ -124,14 +133,13 @@ int chat_run(const char *command, const chat_text *in, double timeout, chat_text
         late = app_seconds() > until || signals_caught() != 0;
     }
     if (late) {
-        TerminateJobObject(r.job, 1);
         chat_run_late(timeout, why);
     } else {
         GetExitCodeProcess(r.process, &state);
         chat_run_ended((int)state, why);
     }
+    TerminateJobObject(r.job, 1); /* nobody holds the pipe any more: the writer ends */
     if (writer != NULL) {
-        CancelSynchronousIo(writer);
         WaitForSingleObject(writer, INFINITE);
         CloseHandle(writer);
     }

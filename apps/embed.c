@@ -172,7 +172,7 @@ static void keep_partial(embed_job *job, size_t from) {
         return;
     }
     int fine = from > 0 || fwrite(job->key, sizeof job->key, 1, f) == 1;
-    fine = fine && fseek(f, (long)(sizeof job->key + from * row), SEEK_SET) == 0 &&
+    fine = fine && fseeko(f, (off_t)(sizeof job->key + from * row), SEEK_SET) == 0 &&
            fwrite(job->vectors + from * (size_t)job->info.width, row, job->done - from, f) ==
                job->done - from;
     if (fclose(f) != 0 || !fine) {

@@ -220,7 +220,8 @@ static int read_character(EditLine *edit, wchar_t *out) {
 
 /* mkdir -p for the folder of path. */
 static int make_folders(char *path) {
-    for (char *at = strchr(path + 1, '/'); at != NULL; at = strchr(at + 1, '/')) {
+    for (char *at = strpbrk(path + 1, GW_OS_SLASHES); at != NULL;
+         at = strpbrk(at + 1, GW_OS_SLASHES)) {
         *at = '\0';
         int failed = mkdir(path, 0700) != 0 && errno != EEXIST;
         *at = '/';

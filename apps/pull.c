@@ -177,13 +177,13 @@ static int remove_link(void *user, const char *folder, const char *name) {
 
 /* Does a link of any snapshot still lead to the blob? */
 typedef struct search {
-    const char *blob;
+    struct stat blob;
     int found;
 } search;
 
 static int look_for(void *user, const char *folder, const char *name) {
     search *s = user;
-    char path[HUB_PATH], target[HUB_PATH];
+    char path[HUB_PATH];
     struct stat st;
     if (s->found || cache_join(path, folder, name) != 0 || lstat(path, &st) != 0) {
         return APP_OK;
@@ -191,27 +191,24 @@ static int look_for(void *user, const char *folder, const char *name) {
     if (S_ISDIR(st.st_mode)) {
         return each(path, look_for, user);
     }
-    ssize_t n = readlink(path, target, sizeof target - 1);
-    if (n > 0) {
-        target[n] = '\0';
-        const char *slash = strrchr(target, '/');
-        s->found = slash != NULL && strcmp(slash + 1, s->blob) == 0;
-    }
+    s->found = stat(path, &st) == 0 && st.st_dev == s->blob.st_dev && st.st_ino == s->blob.st_ino;
     return APP_OK;
 }
 
 static int remove_blob(void *user, const char *folder, const char *name) {
     removal *r = user;
     char path[HUB_PATH], snapshots[HUB_PATH];
-    struct stat st;
-    search s = {.blob = name};
+    search s = {0};
     if (cache_repo(r->name->repo, snapshots) != 0 ||
         cache_join(snapshots, snapshots, "snapshots") != 0 || cache_join(path, folder, name) != 0) {
         return APP_FAILURE;
     }
+    if (stat(path, &s.blob) != 0) {
+        return APP_OK;
+    }
     each(snapshots, look_for, &s);
-    if (!s.found && strstr(name, ".incomplete") == NULL && stat(path, &st) == 0) {
-        r->bytes += (uint64_t)st.st_size;
+    if (!s.found && strstr(name, ".incomplete") == NULL) {
+        r->bytes += (uint64_t)s.blob.st_size;
         unlink(path);
     }
     return APP_OK;

@@ -5,7 +5,7 @@
 
 extern const gw_backend gw_backend_cpu;
 extern const gw_backend gw_backend_ref;
-#ifndef _WIN32
+#ifdef __linux__
 extern const gw_backend gw_backend_mpi;
 #endif
 #ifdef GODWIT_OPENCL
@@ -23,7 +23,7 @@ const gw_backend *const gw_backends[] = {
 #ifdef GODWIT_OPENCL
     &gw_backend_opencl,
 #endif
-#ifndef _WIN32
+#ifdef __linux__
     &gw_backend_mpi, /* devices of other processes: none, unless this one has joined them */
 #endif
     &gw_backend_ref, /* double precision: the oracle, last because it is slow */

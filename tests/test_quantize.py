@@ -310,6 +310,7 @@ def test_refusals(tmp_path):
             (("q4_9",), "q4_k_m", 2),
             (("q4_0", "--imatrix", broken), "ends in entry", 1),
             (("q4_0", "--imatrix", DATA / "README.md"), "importance matrix", 1),
+            (("q4_0", "--tensor-type", "attn_(v=q8_0"), "is no regular expression", 2),
             (("q4_0", "--tensor-type", "nothing=q8_0"), "matches no tensor", 2),
             (("q4_0", "--tensor-type", "attn_v=q9"), "q9", 2)):
         done = quantize(out, *args, check=False)

@@ -161,7 +161,8 @@ int cache_snapshot(const char *repo, const char *revision, char *out) {
 int cache_folders(const char *path) {
     char copy[HUB_PATH];
     snprintf(copy, sizeof copy, "%s", path);
-    for (char *at = strchr(copy + 1, '/'); at != NULL; at = strchr(at + 1, '/')) {
+    for (char *at = strpbrk(copy + 1, GW_OS_SLASHES); at != NULL;
+         at = strpbrk(at + 1, GW_OS_SLASHES)) {
         *at = '\0';
         if (mkdir(copy, 0777) != 0 && errno != EEXIST) {
             app_error("%s: cannot make the folder: %s", copy, strerror(errno));
@@ -193,6 +194,7 @@ int cache_link(const char *repo, const char *commit, const char *path, const cha
         unlink(aside);
         return -1;
     }
+    unlink(aside); /* two names of one file are not renamed */
     return 0;
 }
 

@@ -104,7 +104,9 @@ void conn_write(conn *c, const void *data, size_t bytes) {
         return;
     }
     if (c->chunked) {
-        evbuffer_add_printf(out, "%zx\r\n", bytes);
+        char size[20]; /* libevent may print by a library that knows no %zx */
+        int n = snprintf(size, sizeof size, "%zx\r\n", bytes);
+        evbuffer_add(out, size, (size_t)n);
     }
     evbuffer_add(out, data, bytes);
     if (c->chunked) {

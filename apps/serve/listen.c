@@ -126,7 +126,11 @@ static int open_address(server *s, const struct addrinfo *a) {
     if (fd < 0) {
         return -1;
     }
+#if defined(_WIN32) /* where the other one lets two programs have one port */
+    setsockopt(fd, SOL_SOCKET, SO_EXCLUSIVEADDRUSE, (const char *)&on, sizeof on);
+#else
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+#endif
     if (a->ai_family == AF_INET6) { /* next to a listener of IPv4 */
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
     }

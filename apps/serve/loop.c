@@ -176,11 +176,7 @@ loop *loop_new(int workers) {
     }
     l->posted.last = &l->posted.first;
     pthread_mutex_init(&l->lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&l->ended, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    gw_os_cond(&l->ended);
     for (int i = 0; i < KINDS; i++) {
         l->work[i].last = &l->work[i].first;
         pthread_cond_init(&l->more[i], NULL);
@@ -204,13 +200,8 @@ loop *loop_new(int workers) {
 }
 
 int loop_stop_workers(loop *l, double seconds) {
-    struct timespec until;
+    const struct timespec until = gw_os_deadline(seconds);
     int late = 0;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)seconds;
-    until.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&l->lock);
     l->ending = 1;
     for (int i = 0; i < KINDS; i++) {

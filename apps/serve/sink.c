@@ -78,13 +78,9 @@ sink *sink_new(int fd) {
     s->fd = fd;
     s->next = malloc(ROOM);
     s->now = malloc(ROOM);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->more, NULL);
-    pthread_cond_init(&s->done, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    gw_os_cond(&s->done);
     if (s->next == NULL || s->now == NULL || pthread_create(&s->thread, NULL, writer, s) != 0) {
         free(s->next);
         free(s->now);
@@ -116,15 +112,11 @@ uint64_t sink_lost(sink *s) {
 }
 
 void sink_free(sink *s) {
-    struct timespec until;
     int late = 0;
     if (s == NULL) {
         return;
     }
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += LAST_MILLISECONDS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    const struct timespec until = gw_os_deadline(LAST_MILLISECONDS * 1e-3);
     pthread_mutex_lock(&s->lock);
     s->ending = 1;
     pthread_cond_signal(&s->more);

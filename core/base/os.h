@@ -25,10 +25,25 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/time.h>
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
 extern char **environ;
+#endif
+
+#if defined(__APPLE__) /* the same under other names, or not to be had */
+#define st_mtim st_mtimespec
+#define GRND_NONBLOCK 0
+#define MADV_HUGEPAGE 0 /* MADV_NORMAL */
+static inline ssize_t getrandom(void *out, size_t bytes, unsigned flags) {
+    (void)flags;
+    return getentropy(out, bytes) == 0 ? (ssize_t)bytes : -1; /* 256 bytes at most */
+}
+static inline int posix_fallocate(int fd, off_t at, off_t bytes) {
+    (void)fd, (void)at, (void)bytes;
+    return 0; /* a full disk shows when it is written to */
+}
 #endif
 
 #if defined(_WIN32)

@@ -16,6 +16,10 @@
 #include <sys/un.h>
 #endif
 
+#if defined(__APPLE__) /* no program is started here that could inherit a socket for long */
+#define SOCK_CLOEXEC 0
+#endif
+
 /* Once before the first socket. 0, or an error number. */
 static inline int gw_os_net_start(void) {
 #if defined(_WIN32)

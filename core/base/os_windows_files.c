@@ -145,7 +145,12 @@ static int look(HANDLE handle, struct gw_windows_stat *out) {
         return fail();
     }
     int folder = (i.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY) != 0;
-    int link = (i.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT) != 0;
+    FILE_ATTRIBUTE_TAG_INFO tag = {0};
+    if (i.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT) {
+        (void)GetFileInformationByHandleEx(handle, FileAttributeTagInfo, &tag, sizeof tag);
+    }
+    int link =
+        tag.ReparseTag == IO_REPARSE_TAG_SYMLINK || tag.ReparseTag == IO_REPARSE_TAG_MOUNT_POINT;
     out->st_dev = i.dwVolumeSerialNumber;
     out->st_ino = (uint64_t)i.nFileIndexHigh << 32 | i.nFileIndexLow;
     out->st_mode = (unsigned short)(link     ? S_IFLNK | 0777
@@ -202,11 +207,8 @@ static HANDLE open_handle(const wchar_t *name, int flags) {
     if (flags & O_APPEND) {
         access = (access & ~(DWORD)GENERIC_WRITE) | FILE_APPEND_DATA | SYNCHRONIZE;
     }
-    DWORD how = flags & O_CREAT   ? (flags & O_EXCL    ? CREATE_NEW
-                                     : flags & O_TRUNC ? CREATE_ALWAYS
-                                                       : OPEN_ALWAYS)
-                : flags & O_TRUNC ? TRUNCATE_EXISTING
-                                  : OPEN_EXISTING;
+    /* O_TRUNC: open_path does it, once it has seen what the file is. */
+    DWORD how = flags & O_CREAT ? (flags & O_EXCL ? CREATE_NEW : OPEN_ALWAYS) : OPEN_EXISTING;
     DWORD more = (flags & O_DIRECTORY ? FILE_FLAG_BACKUP_SEMANTICS : 0u) |
                  (flags & O_NOFOLLOW ? FILE_FLAG_OPEN_REPARSE_POINT : 0u);
     if (flags & O_DIRECTORY) {
@@ -231,6 +233,12 @@ static int open_path(const char *path, int flags) {
         wrong = ELOOP;
     } else if ((flags & O_DIRECTORY) && (look(handle, &st) != 0 || !S_ISDIR(st.st_mode))) {
         wrong = ENOTDIR;
+    }
+    FILE_END_OF_FILE_INFO empty = {.EndOfFile.QuadPart = 0};
+    if (wrong == 0 && (flags & O_TRUNC) &&
+        !SetFileInformationByHandle(handle, FileEndOfFileInfo, &empty, sizeof empty)) {
+        (void)fail();
+        wrong = errno;
     }
     int fd = -1;
     if (wrong == 0) {
@@ -279,18 +287,57 @@ int unlinkat(int folder, const char *name, int flags) {
     return path_in(folder, name, path, sizeof path) ? unlink(path) : -1;
 }
 
+/* Over a file that somebody has open, as Windows 10 can: its name goes, the open file stays. */
+static int rename_over_open(const wchar_t *from, const wchar_t *to) {
+    enum { INFO_EX = 22, REPLACE = 1, POSIX = 2 }; /* FileRenameInfoEx and its flags */
+    struct {
+        DWORD flags;
+        HANDLE root;
+        DWORD bytes;
+        wchar_t name[PATH_UNITS];
+    } info = {.flags = REPLACE | POSIX};
+    DWORD n = GetFullPathNameW(to, PATH_UNITS, info.name, NULL);
+    info.bytes = n * (DWORD)sizeof(wchar_t);
+    HANDLE handle = n > 0 && n < PATH_UNITS
+                        ? CreateFileW(from, DELETE | SYNCHRONIZE,
+                                      FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
+                                      OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, NULL)
+                        : INVALID_HANDLE_VALUE;
+    int ok = handle != INVALID_HANDLE_VALUE &&
+             SetFileInformationByHandle(handle, (FILE_INFO_BY_HANDLE_CLASS)INFO_EX, &info,
+                                        (DWORD)(offsetof(__typeof__(info), name)) + info.bytes +
+                                            (DWORD)sizeof(wchar_t));
+    if (handle != INVALID_HANDLE_VALUE) {
+        CloseHandle(handle);
+    }
+    return ok;
+}
+
 int rename(const char *from, const char *to) {
     wchar_t a[PATH_UNITS], b[PATH_UNITS];
     if (!wide(from, a) || !wide(to, b)) {
         return -1;
     }
-    return MoveFileExW(a, b, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) ? 0 : fail();
+    if (MoveFileExW(a, b, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH)) {
+        return 0;
+    }
+    (void)fail();
+    return errno == EACCES && rename_over_open(a, b) ? 0 : -1;
 }
 
 int gw_windows_mkdir(const char *path, mode_t mode) {
     wchar_t name[PATH_UNITS];
     (void)mode;
-    return !wide(path, name) ? -1 : CreateDirectoryW(name, NULL) ? 0 : fail();
+    if (!wide(path, name)) {
+        return -1;
+    }
+    if (CreateDirectoryW(name, NULL)) {
+        return 0;
+    }
+    (void)fail();
+    DWORD what = GetFileAttributesW(name); /* of a drive: access denied */
+    errno = what != INVALID_FILE_ATTRIBUTES && (what & FILE_ATTRIBUTE_DIRECTORY) ? EEXIST : errno;
+    return -1;
 }
 
 int rmdir(const char *path) {
@@ -316,18 +363,26 @@ int access(const char *path, int mode) {
 
 char *realpath(const char *path, char *out) {
     wchar_t name[PATH_UNITS], full[PATH_UNITS];
-    struct gw_windows_stat st;
-    if (gw_windows_stat(path, &st) != 0 || !wide(path, name)) {
+    size_t bytes = out != NULL ? PATH_MAX : 4 * PATH_UNITS;
+    if (!wide(path, name)) {
         return NULL;
     }
-    DWORD n = GetFullPathNameW(name, PATH_UNITS, full, NULL);
-    char *to = out != NULL ? out : malloc(4 * PATH_UNITS);
-    if (to == NULL || n == 0 || n >= PATH_UNITS ||
-        !narrow(full, to, out != NULL ? PATH_MAX : 4 * PATH_UNITS)) {
+    HANDLE handle = CreateFileW(name, FILE_READ_ATTRIBUTES,
+                                FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
+                                OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, NULL);
+    if (handle == INVALID_HANDLE_VALUE) {
+        (void)fail();
+        return NULL;
+    }
+    DWORD n = GetFinalPathNameByHandleW(handle, full, PATH_UNITS, FILE_NAME_NORMALIZED);
+    CloseHandle(handle);
+    char *to = out != NULL ? out : malloc(bytes);
+    const wchar_t *plain = n > 5 && full[5] == L':' ? full + 4 : full; /* without its mark */
+    if (to == NULL || n == 0 || n >= PATH_UNITS || !narrow(plain, to, bytes)) {
+        errno = to == NULL ? ENOMEM : ENAMETOOLONG;
         if (out == NULL) {
             free(to);
         }
-        errno = to == NULL ? ENOMEM : ENAMETOOLONG;
         return NULL;
     }
     return to;
@@ -399,7 +454,52 @@ ssize_t readlink(const char *path, char *out, size_t bytes) {
 
 enum { MOST_AT_ONCE = 1 << 30 };
 
+/* What was typed on the console and not yet been handed out, in UTF-8. */
+static struct {
+    char text[4096];
+    size_t at, n;
+} typed;
+
+/* By its UTF-16 form: the narrow one loses every letter beyond ASCII. Ctrl-Z at the beginning of a
+ * line is the end. */
+static ssize_t read_console(HANDLE console, char *out, size_t bytes) {
+    wchar_t units[sizeof typed.text / 4];
+    DWORD n = 0;
+    if (typed.at == typed.n) {
+        if (!ReadConsoleW(console, units, sizeof units / sizeof units[0] - 1, &n, NULL)) {
+            return fail();
+        }
+        DWORD more = 0;
+        if (n > 0 && (units[n - 1] & 0xfc00) == 0xd800 &&
+            ReadConsoleW(console, units + n, 1, &more, NULL)) {
+            n += more;
+        }
+        if (n == 0 || units[0] == 26) {
+            return 0;
+        }
+        typed.at = 0;
+        typed.n = (size_t)WideCharToMultiByte(CP_UTF8, 0, units, (int)n, typed.text,
+                                              (int)sizeof typed.text, NULL, NULL);
+    }
+    size_t used = 0;
+    for (; used < bytes && typed.at < typed.n; typed.at++) {
+        if (typed.text[typed.at] != '\r') {
+            out[used++] = typed.text[typed.at];
+        }
+    }
+    return (ssize_t)used;
+}
+
 ssize_t read(int fd, void *out, size_t bytes) {
+    DWORD mode;
+    HANDLE handle = handle_of(fd);
+    if (bytes > 0 && GetFileType(handle) == FILE_TYPE_CHAR && GetConsoleMode(handle, &mode)) {
+        ssize_t n;
+        do { /* "\r" alone is nothing yet */
+            n = read_console(handle, out, bytes);
+        } while (n == 0 && typed.at < typed.n);
+        return n;
+    }
     return _read(fd, out, (unsigned)(bytes < MOST_AT_ONCE ? bytes : MOST_AT_ONCE));
 }
 
@@ -477,7 +577,16 @@ int futimens(int fd, const struct timespec *times) {
     FILETIME now;
     (void)times;
     GetSystemTimeAsFileTime(&now);
-    return SetFileTime(handle_of(fd), NULL, NULL, &now) ? 0 : fail();
+    /* The file's own handle may be one for reading. */
+    HANDLE handle = ReOpenFile(handle_of(fd), FILE_WRITE_ATTRIBUTES,
+                               FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE,
+                               FILE_FLAG_BACKUP_SEMANTICS);
+    if (handle == INVALID_HANDLE_VALUE) {
+        return fail();
+    }
+    int result = SetFileTime(handle, NULL, NULL, &now) ? 0 : fail();
+    CloseHandle(handle);
+    return result;
 }
 
 int pipe2(int fds[2], int flags) {

@@ -50,10 +50,15 @@ static void take_environment(void) {
             plain &= *c < 128;
         }
         char *text = plain ? NULL : utf8_of(at);
-        if (text != NULL) {
-            (void)_putenv(text);
-            free(text);
+        const wchar_t *equals = text != NULL ? wcschr(at + 1, L'=') : NULL;
+        wchar_t name[NAME_BYTES];
+        if (equals != NULL && (size_t)(equals - at) < NAME_BYTES) {
+            wmemcpy(name, at, (size_t)(equals - at));
+            name[equals - at] = L'\0';
+            (void)_putenv(text); /* sets the process's own by the code page as well: put back */
+            SetEnvironmentVariableW(name, equals + 1);
         }
+        free(text);
     }
     if (all != NULL) {
         FreeEnvironmentStringsW(all);
@@ -94,8 +99,8 @@ void gw_os_start(int *argc, char ***argv) {
         (void)_setmode(fd, _O_BINARY);
     }
     take_arguments(argc, argv);
+    take_home(); /* before variables change */
     take_environment();
-    take_home();
     take_console();
 }
 
@@ -214,8 +219,12 @@ ssize_t getrandom(void *out, size_t bytes, unsigned flags) {
 int gw_os_readable(int fd, int milliseconds) {
     HANDLE handle = (HANDLE)_get_osfhandle(fd);
     DWORD waiting;
-    if (GetFileType(handle) != FILE_TYPE_PIPE) {
+    DWORD mode;
+    if (GetConsoleMode(handle, &mode)) {
         return WaitForSingleObject(handle, (DWORD)milliseconds) == WAIT_OBJECT_0;
+    }
+    if (GetFileType(handle) != FILE_TYPE_PIPE) {
+        return 1;
     }
     for (int waited = 0;; waited += 10) {
         if (!PeekNamedPipe(handle, NULL, 0, NULL, &waiting, NULL) || waiting > 0) {
@@ -247,7 +256,12 @@ int gw_os_duplicate(int fd) {
     return out;
 }
 
-int gw_os_replace(int fd, int old) { return _dup2(fd, old); }
+int gw_os_replace(int fd, int old) {
+    return _dup2(fd, old) == 0 &&
+                   SetHandleInformation((HANDLE)_get_osfhandle(old), HANDLE_FLAG_INHERIT, 0)
+               ? 0
+               : -1;
+}
 
 int gw_os_open_null(int flags) { return open("NUL", flags); }
 int gw_os_is_open(int fd) { return _get_osfhandle(fd) >= 0; }
@@ -304,7 +318,9 @@ void *dlopen(const char *name, int flags) {
         return NULL;
     }
     UINT before = SetErrorMode(SEM_FAILCRITICALERRORS | SEM_NOOPENFILEERRORBOX);
-    HMODULE library = LoadLibraryW(path);
+    /* A bare name is looked for where Windows and the program are, not in the current folder. */
+    HMODULE library = LoadLibraryExW(
+        path, NULL, strpbrk(name, "/\\") == NULL ? LOAD_LIBRARY_SEARCH_DEFAULT_DIRS : 0);
     DWORD error = GetLastError();
     SetErrorMode(before);
     if (library == NULL) {

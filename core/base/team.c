@@ -243,6 +243,7 @@ static void give_back(pool *p) {
 
 int gw_team_prepare(int threads, int *error) {
     *error = 0;
+    threads = threads < GW_TEAM_MOST ? threads : GW_TEAM_MOST;
     if (threads < 2) {
         return threads;
     }

@@ -50,7 +50,11 @@ static gw_status read_rule(const char *text, rule *out) {
     pattern[mark - text] = '\0';
     GW_TRY(format_named("--tensor-type", mark + 1, &out->fmt));
     out->text = text;
-    GW_TRY(gw_regex_new("--tensor-type", pattern, 0, &out->pattern));
+    gw_status status = gw_regex_new("--tensor-type", pattern, 0, &out->pattern);
+    if (status == GW_E_UNSUPPORTED) {
+        return gw_fail(GW_E_ARGUMENT, "--tensor-type", "'%.60s' is no regular expression", pattern);
+    }
+    GW_TRY(status);
     return gw_regex_work_new(&out->work);
 }
 

@@ -140,12 +140,8 @@ gw_status gw_batch_new_sized(gw_model *model, const gw_batch_options *options, s
     }
     b->model = model;
     atomic_flag_clear(&b->copying);
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_mutex_init(&b->waiting, NULL);
-    pthread_cond_init(&b->woken, &clock);
-    pthread_condattr_destroy(&clock);
+    gw_os_cond(&b->woken);
     gw_status status;
     GW_TRY_DONE(read_options(b, options, size));
     GW_TRY_DONE(make_parts(b));
@@ -490,20 +486,8 @@ gw_status gw_batch_step(gw_batch *b, size_t *work) {
     return GW_OK;
 }
 
-/* The time so many seconds from now; more than 30 years are as good as no limit. */
-static struct timespec after(double seconds) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    seconds = seconds < 1e9 ? seconds : 1e9;
-    t.tv_sec += (time_t)seconds;
-    t.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
-    t.tv_sec += t.tv_nsec >= 1000000000;
-    t.tv_nsec %= 1000000000;
-    return t;
-}
-
 gw_status gw_batch_wait(gw_batch *b, double seconds, size_t *work) {
-    const struct timespec end = after(seconds > 0 ? seconds : 0);
+    const struct timespec end = gw_os_deadline(seconds > 1e9 ? 1e9 : seconds > 0 ? seconds : 0);
     GW_TRY(atomic_load(&b->dead) != GW_OK ? check_open(b) : GW_OK);
     pthread_mutex_lock(&b->waiting);
     size_t n = count_work(b) + (size_t)b->ahead.n;

@@ -1,5 +1,4 @@
-/* backends/hosts_windows.c - see include/godwit_hosts.h: hosts work together on POSIX systems alone
- * (backends/mpi). */
+/* backends/hosts_none.c - see include/godwit_hosts.h, on systems without backends/mpi. */
 #include <stdio.h>
 
 #include "core/base/status.h"
@@ -7,7 +6,7 @@
 
 static gw_status refuse(void) {
     return gw_fail(GW_E_UNSUPPORTED, "hosts",
-                   "several machines work together on Linux and macOS, not on Windows");
+                   "several machines work together on Linux alone");
 }
 
 int gw_hosts_asked(void) { return 0; }
