@@ -59,7 +59,7 @@ unsigned gw_cpu_x86_levels(const gw_cpu_id *l) {
  */
 static gw_cpu_id read_id(void) {
     gw_cpu_id l = {0};
-    unsigned a, b, c, d, highest = __get_cpuid_max(0, NULL);
+    unsigned a, b, c, d, highest = (unsigned)__get_cpuid_max(0, NULL);
     if (highest < 7) {
         return l;
     }
