@@ -12,6 +12,9 @@
 #ifndef HWCAP_ASIMDDP
 #define HWCAP_ASIMDDP (1UL << 20)
 #endif
+#ifndef HWCAP2_I8MM
+#define HWCAP2_I8MM (1UL << 13)
+#endif
 #elif defined(__aarch64__) && defined(__APPLE__)
 #include <sys/sysctl.h>
 #elif defined(__aarch64__) && defined(_WIN32)
@@ -25,8 +28,8 @@
 #include <unistd.h>
 #endif
 
-static const char *const names[GW_CPU_LEVEL_COUNT] = {"scalar", "avx2", "avx512",
-                                                      "vnni",   "amx",  "neon"};
+static const char *const names[GW_CPU_LEVEL_COUNT] = {"scalar", "avx2", "avx512", "vnni",
+                                                      "amx",    "neon", "i8mm"};
 
 const char *gw_cpu_level_name(gw_cpu_level level) {
     return (unsigned)level < GW_CPU_LEVEL_COUNT ? names[level] : "?";
@@ -94,7 +97,7 @@ static int may_use_tiles(void) {
 
 static int x86_runs(gw_cpu_level level) {
 #if defined(GODWIT_SIMDE)
-    return level != GW_CPU_NEON; /* the build computes the 512-bit instructions in plain C */
+    return level <= GW_CPU_AMX; /* the build computes the 512-bit instructions in plain C */
 #else
     const gw_cpu_id id = read_id();
     return (gw_cpu_x86_levels(&id) >> level & 1) != 0 && (level != GW_CPU_AMX || may_use_tiles());
@@ -105,17 +108,37 @@ static int x86_runs(gw_cpu_level level) {
 /* ---- all ------------------------------------------------------------------------------------- */
 
 #if defined(__aarch64__)
+#if defined(__APPLE__)
+static int has_feature(const char *name) {
+    int has_it = 0;
+    size_t bytes = sizeof has_it;
+    return sysctlbyname(name, &has_it, &bytes, NULL, 0) == 0 && has_it != 0;
+}
+#endif
+
 static int has_dot(void) {
 #if defined(__linux__)
     return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
 #elif defined(__APPLE__)
-    int dot = 0;
-    size_t bytes = sizeof dot;
-    return sysctlbyname("hw.optional.arm.FEAT_DotProd", &dot, &bytes, NULL, 0) == 0 && dot != 0;
+    return has_feature("hw.optional.arm.FEAT_DotProd");
 #elif defined(_WIN32)
     return IsProcessorFeaturePresent(PF_ARM_V82_DP_INSTRUCTIONS_AVAILABLE) != 0;
 #elif defined(__ARM_FEATURE_DOTPROD)
     return 1; /* a system that is not asked: what the compiler was told */
+#else
+    return 0;
+#endif
+}
+
+static int has_i8mm(void) {
+#if !defined(GODWIT_I8MM)
+    return 0; /* this build has no code for it */
+#elif defined(__linux__)
+    return (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
+#elif defined(__APPLE__)
+    return has_feature("hw.optional.arm.FEAT_I8MM");
+#elif defined(PF_ARM_V82_I8MM_INSTRUCTIONS_AVAILABLE) /* Windows, in headers that know of it */
+    return IsProcessorFeaturePresent(PF_ARM_V82_I8MM_INSTRUCTIONS_AVAILABLE) != 0;
 #else
     return 0;
 #endif
@@ -129,7 +152,7 @@ int gw_cpu_level_runs(gw_cpu_level level) {
 #if defined(__x86_64__)
     return x86_runs(level);
 #elif defined(__aarch64__)
-    return level == GW_CPU_NEON && has_dot();
+    return (level == GW_CPU_NEON || (level == GW_CPU_I8MM && has_i8mm())) && has_dot();
 #else
     return 0;
 #endif

@@ -97,13 +97,23 @@ size_t gw_linear_prepared(size_t k, int n_max) {
 #else
 #define AMX_ROWS(name, NAME)
 #endif
+#if defined(GODWIT_I8MM)
+#define I8MM_ROWS(name, NAME)                                                                      \
+    DECODE(name, NAME, I8MM, neon)                                                                 \
+    ROW(name, NAME, I8MM, 1, i8mm, ".prefill", prefill, gw_linear_i8mm_scratch,                    \
+        gw_linear_i8mm_prepared)
+#else
+#define I8MM_ROWS(name, NAME)
+#endif
 #if defined(__x86_64__)
 #define SIMD_ROWS(name, NAME)                                                                      \
     AMX_ROWS(name, NAME)                                                                           \
     LEVEL(name, NAME, VNNI, vnni)                                                                  \
     LEVEL(name, NAME, AVX512, avx512) LEVEL(name, NAME, AVX2, avx2)
 #elif defined(__aarch64__)
-#define SIMD_ROWS(name, NAME) LEVEL(name, NAME, NEON, neon)
+#define SIMD_ROWS(name, NAME)                                                                      \
+    I8MM_ROWS(name, NAME)                                                                          \
+    LEVEL(name, NAME, NEON, neon)
 #else
 #define SIMD_ROWS(name, NAME)
 #endif

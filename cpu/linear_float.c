@@ -121,6 +121,7 @@ static const gw_cpu_linear_kernel kernels[] = {
     LEVEL(GW_CPU_AVX512, "avx512", _avx512, prepared_bytes, prepare_avx512),
     LEVEL(GW_CPU_AVX2, "avx2", _avx2, prepared_bytes, prepare_avx2),
 #elif defined(__aarch64__)
+    LEVEL(GW_CPU_I8MM, "neon", _neon, prepared_bytes, prepare_neon),
     LEVEL(GW_CPU_NEON, "neon", _neon, prepared_bytes, prepare_neon),
 #endif
     LEVEL(GW_CPU_SCALAR, "scalar", , NULL, NULL),

@@ -19,7 +19,8 @@
     GW_LINEAR_DECLARE(name, avx512)                                                                \
     GW_LINEAR_DECLARE(name, vnni)                                                                  \
     GW_LINEAR_DECLARE(name, amx)                                                                   \
-    GW_LINEAR_DECLARE(name, neon)
+    GW_LINEAR_DECLARE(name, neon)                                                                  \
+    GW_LINEAR_DECLARE(name, i8mm)
 GW_STRIP_FORMATS(GW_LINEAR_DECLARE_ALL)
 
 /* An activation block as the inner loops want it: everything a term needs besides the weights. */
@@ -50,5 +51,7 @@ size_t gw_linear_scratch(size_t k, int n_max);
 size_t gw_linear_prepared(size_t k, int n_max);
 size_t gw_linear_amx_scratch(size_t k, int n_max);
 size_t gw_linear_amx_prepared(size_t k, int n_max);
+size_t gw_linear_i8mm_scratch(size_t k, int n_max);
+size_t gw_linear_i8mm_prepared(size_t k, int n_max);
 
 #endif

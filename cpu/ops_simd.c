@@ -40,6 +40,7 @@ const gw_cpu_ops *gw_cpu_ops_of(gw_cpu_level level) {
         return &ops_avx512;
 #elif defined(__aarch64__)
     case GW_CPU_NEON:
+    case GW_CPU_I8MM:
         return &ops_neon;
 #endif
     default:

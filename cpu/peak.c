@@ -218,6 +218,37 @@ int8_neon(uint64_t rounds) {
 
 static const gw_cpu_peak neon = {f32_peak_neon, 12 * 4 * 2, int8_neon, 12 * 16 * 2, read_peak_neon};
 
+#if defined(GODWIT_I8MM)
+#if defined(__clang__)
+__attribute__((target("i8mm")))
+#else
+__attribute__((target("arch=armv8.2-a+i8mm")))
+#endif
+static int32_t
+int8_i8mm(uint64_t rounds) {
+    int32x4_t sum[12];
+    int8x16_t a = vdupq_n_s8(3), b = vdupq_n_s8(-5);
+    for (int i = 0; i < 12; i++) {
+        sum[i] = vdupq_n_s32(i);
+    }
+    for (uint64_t r = 0; r < rounds; r++) {
+        __asm__ volatile("" : "+w"(a));
+        GW_UNROLL
+        for (int i = 0; i < 12; i++) {
+            sum[i] = vmmlaq_s32(sum[i], a, b);
+        }
+    }
+    for (int i = 1; i < 12; i++) {
+        sum[0] = veorq_s32(sum[0], sum[i]);
+    }
+    return vgetq_lane_s32(sum[0], 0);
+}
+
+static const gw_cpu_peak i8mm = {f32_peak_neon, 12 * 4 * 2, int8_i8mm, 12 * 32 * 2, read_peak_neon};
+#else
+#define i8mm neon
+#endif
+
 #endif
 
 const gw_cpu_peak *gw_cpu_peak_of(gw_cpu_level level) {
@@ -234,6 +265,8 @@ const gw_cpu_peak *gw_cpu_peak_of(gw_cpu_level level) {
 #elif defined(__aarch64__)
     case GW_CPU_NEON:
         return &neon;
+    case GW_CPU_I8MM:
+        return &i8mm;
 #endif
     default:
         return &scalar;

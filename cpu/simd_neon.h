@@ -1,12 +1,16 @@
 /* cpu/simd_neon.h - the vector vocabulary of simd_avx2.h in AArch64 NEON with dot product: 4 rows
- * per vector. */
+ * per vector. With V_I8MM defined, functions may use smmla too (linear_i8mm.c). */
 #ifndef GW_CPU_SIMD_NEON_H
 #define GW_CPU_SIMD_NEON_H
 
 #include "cpu/linear_quant.h"
 
-#if defined(__clang__)
+#if defined(__clang__) && defined(V_I8MM)
+#pragma clang attribute push(__attribute__((target("dotprod,i8mm"))), apply_to = function)
+#elif defined(__clang__)
 #pragma clang attribute push(__attribute__((target("dotprod"))), apply_to = function)
+#elif defined(V_I8MM)
+#pragma GCC target("arch=armv8.2-a+dotprod+i8mm")
 #else
 #pragma GCC target("arch=armv8.2-a+dotprod")
 #endif
