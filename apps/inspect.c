@@ -276,20 +276,9 @@ static int report(inspect_job *job) {
     return out_failed() ? APP_FAILURE : code;
 }
 
-/* Whether a word is among those of a list, or WORD+experts is. */
-static int has_word(const char *list, const char *word, size_t n) {
-    for (const char *p = list; *p != '\0'; p += strcspn(p, " "), p += strspn(p, " ")) {
-        size_t length = strcspn(p, " +");
-        if (length == n && memcmp(p, word, n) == 0) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
 static int is_run(const gw_family *all, size_t n_all, const char *word, size_t n) {
     for (size_t i = 0; i < n_all; i++) {
-        if (strstr(all[i].name, "-vision") == NULL && has_word(all[i].gguf, word, n)) {
+        if (strstr(all[i].name, "-vision") == NULL && app_has_word(all[i].gguf, word, n)) {
             return 1;
         }
     }

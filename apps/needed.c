@@ -154,8 +154,7 @@ size_t app_needed_blocks(const gw_meta *meta, size_t n_meta, const gw_tensor_inf
     return n;
 }
 
-static int is_named(const char *list, const char *word) {
-    size_t n = strlen(word);
+int app_has_word(const char *list, const char *word, size_t n) {
     for (const char *p = list; *p != '\0'; p += strcspn(p, " "), p += strspn(p, " ")) {
         if (strcspn(p, " +") == n && memcmp(p, word, n) == 0) {
             return 1;
@@ -166,8 +165,9 @@ static int is_named(const char *list, const char *word) {
 
 int app_unknown_family(const char *architecture) {
     gw_family f;
+    size_t n = strlen(architecture);
     for (size_t i = 0; gw_family_at(i, &f); i++) {
-        if (is_named(f.gguf, architecture) || is_named(f.hf, architecture)) {
+        if (app_has_word(f.gguf, architecture, n) || app_has_word(f.hf, architecture, n)) {
             return 0;
         }
     }

@@ -13,6 +13,9 @@ typedef struct app_needed {
 
 enum { APP_NEEDED_MOST = 64 };
 
+/* Is word[n] in a list of words that blanks part, or the same with "+experts" after it? */
+int app_has_word(const char *list, const char *word, size_t n);
+
 /* Whether a model of this architecture would be looked for in vain among the families. */
 int app_unknown_family(const char *architecture);
 
