@@ -168,6 +168,11 @@ int app_model_options(const app_options *o, const char *path, int32_t threads, c
     return APP_OK;
 }
 
+const char *app_head_kind(const gw_model_info *info) {
+    return strncasecmp(info->architecture, "dflash", sizeof "dflash" - 1) == 0 ? "DFlash"
+                                                                              : "EAGLE-3";
+}
+
 int app_open_model(const app_options *o, const char *path, int32_t threads, const app_need *need,
                    gw_model **model) {
     app_progress progress;
@@ -199,9 +204,9 @@ int app_open_model(const app_options *o, const char *path, int32_t threads, cons
         app_note("%s", info.note);
     }
     if (info.target_width > 0 && need != NULL && !need->is_draft) {
-        app_error("%s: a head that drafts (EAGLE-3), no model by itself: give it to a model of "
+        app_error("%s: a head that drafts (%s), no model by itself: give it to a model of "
                   "width %d and %d tokens with --draft",
-                  path, (int)info.target_width, (int)info.target_vocab);
+                  path, app_head_kind(&info), (int)info.target_width, (int)info.target_vocab);
         gw_model_free(*model);
         *model = NULL;
         return APP_FAILURE;

@@ -94,9 +94,9 @@ static void print_summary(const inspect_job *job) {
                   (int)m->n_predictors);
     }
     if (m->target_width > 0) {
-        out_print("a head that drafts (EAGLE-3), no model by itself: --draft gives it to a model "
+        out_print("a head that drafts (%s), no model by itself: --draft gives it to a model "
                   "of width %d and %d tokens\n",
-                  (int)m->target_width, (int)m->target_vocab);
+                  app_head_kind(m), (int)m->target_width, (int)m->target_vocab);
     }
     if (m->state_bytes > 0) {
         char batch[32];

@@ -297,11 +297,11 @@ const app_option app_option_table[] = {
     {"-md --draft --model-draft", KIND_TEXT, CMD_BRIEF | CMD_DRAFT, AT(draft), 0, 0,
      "MODEL|mtp|ngram|auto", NULL,
      "draft tokens and verify several per pass; the text stays the same. A model of the same "
-     "vocabulary, or a head made for the model (EAGLE-3; inspect names it); 'mtp': the layer that "
-     "the model's own files hold to predict one token more (inspect names it); 'ngram': what "
-     "followed the longest earlier copy of the text's end; 'auto': that, and a head next to the "
-     "model, else its own such layer, else the largest model there with at most a sixth of its "
-     "bytes"},
+     "vocabulary, or a head made for the model (EAGLE-3, DFlash; inspect names it); 'mtp': the "
+     "layer that the model's own files hold to predict one token more (inspect names it); "
+     "'ngram': what followed the longest earlier copy of the text's end; 'auto': that, and a head "
+     "next to the model, else its own such layer, else the largest model there with at most a "
+     "sixth of its bytes"},
     {"--draft-device", KIND_TEXT, CMD_DRAFT, AT(draft_device), 0, 0, "NAME", NULL,
      "where the draft model computes; default: where the target does"},
     {"-ngld --gpu-layers-draft --n-gpu-layers-draft --draft-offload-layers", KIND_TEXT, CMD_DRAFT,

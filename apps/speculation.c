@@ -216,7 +216,8 @@ static int says_head(const char *folder) {
     if (file != NULL && text.at != NULL) {
         text.bytes = fread(text.at, 1, MOST - 1, file);
     }
-    int says = text.at != NULL && strstr(text.at, "\"draft_vocab_size\"") != NULL;
+    int says = text.at != NULL && (strstr(text.at, "\"draft_vocab_size\"") != NULL ||
+                                   strstr(text.at, "\"dflash_config\"") != NULL);
     if (file != NULL) {
         fclose(file);
     }
@@ -225,8 +226,9 @@ static int says_head(const char *folder) {
 }
 
 static int names_head(const char *name) {
-    static const char word[] = "eagle3";
-    while (*name != '\0' && strncasecmp(name, word, sizeof word - 1) != 0) {
+    static const char word[][7] = {"eagle3", "dflash"};
+    while (*name != '\0' && strncasecmp(name, word[0], sizeof word[0] - 1) != 0 &&
+           strncasecmp(name, word[1], sizeof word[1] - 1) != 0) {
         name++;
     }
     return *name != '\0';
@@ -294,7 +296,8 @@ static int open_head(drafter_parts *parts, const char *path, app_draft *out) {
     }
     int is = head[0] != '\0' ? try_draft(parts, head, 0, out) : 0;
     if (is == 1) {
-        app_note("draft   %s: a head (EAGLE-3) for this model", head);
+        gw_model_describe(out->model, &info);
+        app_note("draft   %s: a head (%s) for this model", head, app_head_kind(&info));
     }
     return is;
 }

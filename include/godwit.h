@@ -121,7 +121,7 @@ typedef struct gw_model_options {
     const char *prompt_offload; /* of what stays there, on a card: "on", "off", NULL: if faster */
     int images;         /* its vision tower is opened too (godwit_see.h), of a GGUF file from */
     const char *mmproj; /* this file; NULL: the only one next to it that is called so         */
-    const char *target; /* of a head (EAGLE-3): its model's path, for an embedding; or NULL  */
+    const char *target; /* of a head (EAGLE-3, DFlash): its model's path, for an embedding   */
 } gw_model_options;
 
 gw_status gw_model_open_sized(const gw_model_options *options, size_t size, gw_model **out);
@@ -148,7 +148,7 @@ typedef struct gw_model_info {
     double load_seconds;
     uint64_t state_bytes, batch_state_bytes; /* of recurrent layers: of a text, of one in a batch */
     int32_t n_predictors; /* of gw_inspection_describe: layers for option predictor */
-    int32_t target_width, target_vocab; /* of a head (EAGLE-3): its model's; else 0 */
+    int32_t target_width, target_vocab; /* of a head (EAGLE-3, DFlash): its model's; else 0 */
 } gw_model_info;
 
 void gw_model_describe(const gw_model *model, gw_model_info *out);

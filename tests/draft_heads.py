@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # tests/draft_heads.py - heads of EAGLE-3 for tales-2m with weights drawn from a seed: as speculators
-# writes them, in three variants, and the first one as SGLang and llama.cpp spell it; and two that
-# foresee the text of a model made for that.
-#   draft_heads.py SHARED OUT    folders plain, normed, deep, sglang, silent, seer, seer-part and head.gguf in OUT
+# writes them, in three variants, and the first one as SGLang and llama.cpp spell it; two that foresee
+# the text of a model made for that; drafters by blocks (DFlash) as speculators and z-lab write them.
+#   draft_heads.py SHARED OUT    folders plain, normed, deep, sglang, silent, seer, seer-part, blocks, anchored
+#                                z-lab and seer-block, and head.gguf and block.gguf, in OUT
 import json
 import random
 import struct
@@ -144,6 +145,35 @@ def gguf(out):
     write_gguf(out, pairs, tensors)
 
 
+def block_gguf(out):
+    """z-lab as llama.cpp writes it: no embedding and no head, layers by what they read."""
+    def number(kind, form, value):
+        return struct.pack("<I" + form, kind, value)
+
+    def text(value):
+        return struct.pack("<Q", len(value)) + value
+
+    tensors = {}
+    for name, (_, shape, raw) in block_tensors("anchored").items():
+        to = {"norm.weight": "output_norm.weight", "hidden_norm.weight": "enc.output_norm.weight"}.get(name, name)
+        if name.startswith("layers."):
+            _, i, part = name[:-len(".weight")].split(".", 2)
+            of = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", **GGUF}[part]
+            to = f"blk.{i}.{of}.weight"
+        tensors[to] = (shape, 0, raw)
+    pairs = {"general.architecture": struct.pack("<I", 8) + text(b"dflash"),
+             "dflash.target_layers": struct.pack("<IIQi", 9, 5, 1, 1), "dflash.block_size": number(4, "I", BLOCK),
+             "tokenizer.ggml.mask_token_id": number(4, "I", MASK),
+             "dflash.block_count": number(4, "I", BLOCK_LAYERS), "dflash.context_length": number(4, "I", 1024),
+             "dflash.embedding_length": number(4, "I", D), "dflash.feed_forward_length": number(4, "I", FF),
+             "dflash.attention.head_count": number(4, "I", HEADS),
+             "dflash.attention.head_count_kv": number(4, "I", KV),
+             "dflash.attention.key_length": number(4, "I", E), "dflash.attention.value_length": number(4, "I", E),
+             "dflash.rope.dimension_count": number(4, "I", E), "dflash.rope.freq_base": number(6, "f", 10000.0),
+             "dflash.attention.layer_norm_rms_epsilon": number(6, "f", 1e-5), "dflash.vocab_size": number(4, "I", VOCAB)}
+    write_gguf(out, pairs, tensors)
+
+
 def floats(values):
     return struct.pack(f"<{len(values)}f", *values)
 
@@ -195,6 +225,87 @@ def foreseeing(golden, out):
     write_safetensors(out / "seer-part" / "model.safetensors", head)
 
 
+# ---- DFlash
+
+BLOCK, MASK, BLOCK_LAYERS = 8, 3, 2
+BLOCKS = {"blocks": {"aux_hidden_state_layer_ids": [0, 1], "sample_from_anchor": False},
+          "anchored": {"aux_hidden_state_layer_ids": [1], "sample_from_anchor": True}}
+BLOCK_CONFIG = LAYER | {"model_type": "qwen3", "num_hidden_layers": BLOCK_LAYERS, "sliding_window": None,
+                        "use_sliding_window": False, "layer_types": ["full_attention"] * BLOCK_LAYERS}
+
+
+def block_tensors(variant):
+    rng = random.Random("dflash " + variant)
+    wide = D * len(BLOCKS[variant]["aux_hidden_state_layer_ids"])
+    shapes = {"fc.weight": [D, wide], "hidden_norm.weight": [D], "norm.weight": [D]}
+    for i in range(BLOCK_LAYERS):
+        at = f"layers.{i}."
+        shapes |= {at + "input_layernorm.weight": [D], at + "post_attention_layernorm.weight": [D],
+                   at + "self_attn.q_proj.weight": [HEADS * E, D], at + "self_attn.k_proj.weight": [KV * E, D],
+                   at + "self_attn.v_proj.weight": [KV * E, D], at + "self_attn.o_proj.weight": [D, HEADS * E],
+                   at + "self_attn.q_norm.weight": [E], at + "self_attn.k_norm.weight": [E],
+                   at + "mlp.gate_proj.weight": [FF, D], at + "mlp.up_proj.weight": [FF, D],
+                   at + "mlp.down_proj.weight": [D, FF]}
+    return {name: ("F32", shape, drawn(rng, shape)) for name, shape in shapes.items()}
+
+
+def blocks(tales, out, variant):
+    """As speculators writes them; "blocks" with a vocabulary of its own, "anchored" with the target's head."""
+    config = {"architectures": ["DFlashSpeculator"], "speculators_model_type": "dflash", "draft_vocab_size": VOCAB,
+              "block_size": BLOCK, "mask_token_id": MASK, "target_hidden_size": None, "sliding_window_non_causal": False,
+              "transformer_layer_config": BLOCK_CONFIG, "speculators_version": "0.9.0", **BLOCKS[variant]}
+    tensors = block_tensors(variant)
+    if variant == "blocks":
+        ids = tokens(variant)
+        rng = random.Random("head " + variant)
+        config["draft_vocab_size"] = DRAFT
+        tensors |= {"lm_head.weight": ("F32", [DRAFT, D], drawn(rng, [DRAFT, D])),
+                    "d2t": integers([t - i for i, t in enumerate(ids)]),
+                    "t2d": ("BOOL", [VOCAB], bytes(t in ids for t in range(VOCAB)))}
+    out.mkdir()
+    (out / "config.json").write_text(json.dumps(config))
+    write_safetensors(out / "model.safetensors", tensors)
+
+
+def z_lab(out):
+    """"anchored" without its anchor: embedding and head are the target's, layers by what they give."""
+    config = BLOCK_CONFIG | {"architectures": ["DFlashDraftModel"], "block_size": BLOCK, "num_target_layers": 2,
+                             "dflash_config": {"mask_token_id": MASK, "target_layer_ids": [0]},
+                             "auto_map": {"AutoModel": "dflash.DFlashDraftModel"}, "rope_theta": 10000.0}
+    del config["rope_parameters"]
+    out.mkdir()
+    (out / "config.json").write_text(json.dumps(config))
+    write_safetensors(out / "model.safetensors", block_tensors("anchored"))
+
+
+def foreseeing_block(silent, out):
+    """For the silent model: all rows of a block say what follows its first token. Masks are zeros, states count for
+    nothing, attention is even, so that the first token's row is all that a row takes."""
+    facts = json.loads((silent / "config.json").read_text())
+    model = read_safetensors(silent / "model.safetensors")
+    d, ff, vocab, e = facts["hidden_size"], facts["intermediate_size"], facts["vocab_size"], facts["hidden_size"] // facts["num_attention_heads"]
+
+    def own(shape, raw=None):
+        return ("F32", shape, raw if raw is not None else bytes(4 * shape[0] * (shape[1] if len(shape) > 1 else 1)))
+
+    even = floats([1.0] * d)
+    layer = {"self_attn.q_proj.weight": own([d, d]), "self_attn.k_proj.weight": own([d, d]),
+             "self_attn.v_proj.weight": own([d, d], ones(d, d)), "self_attn.o_proj.weight": own([d, d], ones(d, d)),
+             "self_attn.q_norm.weight": own([e], floats([1.0] * e)), "self_attn.k_norm.weight": own([e], floats([1.0] * e)),
+             "input_layernorm.weight": own([d], even), "post_attention_layernorm.weight": own([d], even),
+             "mlp.gate_proj.weight": own([ff, d]), "mlp.up_proj.weight": own([ff, d]), "mlp.down_proj.weight": own([d, ff])}
+    kind, shape, raw = model["model.embed_tokens.weight"]
+    row = len(raw) // vocab
+    tensors = {"layers.0." + n: t for n, t in layer.items()}
+    tensors |= {"fc.weight": own([d, d]), "hidden_norm.weight": own([d], even), "norm.weight": model["model.norm.weight"],
+                "embed_tokens.weight": (kind, shape, raw[:MASK * row] + bytes(row) + raw[(MASK + 1) * row:])}
+    config = facts | {"architectures": ["DFlashDraftModel"], "model_type": "qwen3", "num_hidden_layers": 1, "head_dim": e,
+                      "block_size": BLOCK, "dflash_config": {"mask_token_id": MASK, "target_layer_ids": [0]}}
+    out.mkdir()
+    (out / "config.json").write_text(json.dumps(config))
+    write_safetensors(out / "model.safetensors", tensors)
+
+
 def main():
     shared, out = map(Path, sys.argv[1:3])
     tales = shared / "models" / "tales-2m"
@@ -203,6 +314,11 @@ def main():
         speculators(tales, out / variant, variant)
     sglang(out / "sglang")
     gguf(out / "head.gguf")
+    for variant in BLOCKS:
+        blocks(tales, out / variant, variant)
+    z_lab(out / "z-lab")
+    block_gguf(out / "block.gguf")
+    foreseeing_block(out / "silent", out / "seer-block")
 
 
 if __name__ == "__main__":

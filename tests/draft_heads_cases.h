@@ -1,6 +1,6 @@
-/* tests/draft_heads_cases.h - heads of EAGLE-3 (tests/draft_heads.py) on a device: what they
- * draft is what speculators drafts, token by token, whatever their spelling; texts are those
- * without drafts, for one and for many. */
+/* tests/draft_heads_cases.h - heads of EAGLE-3 and of DFlash (tests/draft_heads.py) on a device:
+ * what they draft is what speculators drafts, token by token, whatever their spelling; texts are
+ * those without drafts, for one and for many. */
 #ifndef GW_TESTS_DRAFT_HEADS_CASES_H
 #define GW_TESTS_DRAFT_HEADS_CASES_H
 
@@ -142,7 +142,7 @@ static inline void hc_goldens(const char *device, const char *const (*heads)[2],
         ok(gw_session_new(m, &o, &target));
         ok(gw_session_new(model, &o, &head));
         ok(gw_model_taps(model, m, layer, &taps));
-        assert_int_equal(taps, GW_TAPS);
+        assert_int_equal(taps, 3);
         ok(gw_session_hidden_tap(target, layer, taps));
         ok(gw_session_hidden_open(head));
         assert_int_equal(gw_session_hidden_width(target), 3 * HC_D);
@@ -152,6 +152,101 @@ static inline void hc_goldens(const char *device, const char *const (*heads)[2],
         const json_t *texts = json_object_get(all, "texts");
         for (size_t t = 0; t < json_array_size(texts); t++) {
             hc_text(target, head, &h, json_array_get(texts, t), heads[i][1], heads[i][0]);
+        }
+        gw_session_free(head);
+        gw_session_free(target);
+        gw_model_free(model);
+        gw_model_free(m);
+    }
+    json_decref(all);
+}
+
+/* ---- blocks, against speculators ------------------------------------------------------------- */
+
+typedef struct hc_block_states {
+    float target[HC_CTX][2 * HC_D]; /* of the target, at each position */
+    int wide;                       /* floats of it that the model takes */
+} hc_block_states;
+
+static inline gw_status hc_keep_streams(void *user, gw_session *s, int32_t pos, int32_t n) {
+    hc_block_states *h = user;
+    return gw_session_hidden_read(s, 0, n, h->target[pos], 2 * HC_D);
+}
+
+static inline void hc_give_streams(void *user, int32_t pos, int32_t n, float *rows) {
+    const hc_block_states *h = user;
+    const size_t width = (size_t)h->wide + 1;
+    memset(rows, 0, (size_t)n * width * sizeof *rows);
+    for (int32_t i = 0; i < n; i++) {
+        memcpy(rows + (size_t)i * width, h->target[pos + i], (size_t)h->wide * sizeof *rows);
+    }
+}
+
+/* The block after every position, its states read one by one or by nines. */
+static inline void hc_blocks_of(gw_session *target, gw_session *head, const json_t *given,
+                                const char *golden, const char *name) {
+    const gw_draft_block b = gw_model_draft_block(gw_session_model(head));
+    const int32_t *means = gw_model_draft_tokens(gw_session_model(head));
+    size_t n, wrong = 0, checked = 0;
+    int32_t *ids = json_ids(json_object_get(given, "ids"), &n), rows[GW_DECODE_MAX];
+    const json_t *want = json_object_get(given, golden);
+    ok(gw_session_rewind(target, 0));
+    ok(gw_session_rewind(head, 0));
+    ok(gw_session_prefill(target, ids, n));
+    for (size_t p = 0; p < n; p++) {
+        const size_t some = p % 9 == 0 ? 9 : 1;
+        for (int32_t i = 0; i < b.rows; i++) {
+            rows[i] = i == 0 ? ids[p] : b.mask;
+        }
+        if (p > 0) {
+            size_t from = p - (some < p ? some : p);
+            ok(gw_session_rewind(head, (int32_t)from));
+            ok(some > 1 ? gw_session_prefill(head, ids + from, p - from)
+                        : gw_session_decode(head, ids + from, p - from));
+        }
+        gw_session_hidden_mark(head, 1);
+        ok(gw_session_decode(head, rows, (size_t)b.rows));
+        gw_session_hidden_mark(head, 0);
+        for (int32_t i = b.first; i < b.rows; i++) {
+            int32_t said = largest(gw_session_logits(head, (size_t)i),
+                                   gw_model_n_vocab(gw_session_model(head)));
+            const json_t *is = json_array_get(json_array_get(want, p), (size_t)(i - b.first));
+            wrong += (means != NULL ? means[said] : said) != (int32_t)json_integer_value(is);
+            checked++;
+        }
+        ok(gw_session_rewind(head, (int32_t)p));
+    }
+    print_message("  %s: %zu of %zu tokens of blocks are those of speculators\n", name,
+                  checked - wrong, checked);
+    if (wrong > 0 || checked < 300) {
+        fail_msg("%s: %zu of %zu tokens are not those of speculators", name, wrong, checked);
+    }
+    free(ids);
+}
+
+static inline void hc_blocks(const char *device) {
+    static const char *const heads[] = {"blocks", "anchored"};
+    static hc_block_states h;
+    (void)shared_path("models/tales-2m");
+    json_t *all = json_load_file("tests/data/draft-heads/goldens.json", 0, NULL);
+    assert_non_null(all);
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+        gw_model *m = hc_open(NULL, device, NULL), *model = hc_open(heads[i], device, NULL);
+        gw_session_options o = {.n_ctx = HC_CTX, .chunk = 20, .kv_type = "f32"};
+        gw_session *target = NULL, *head = NULL;
+        int32_t layer[GW_TAPS];
+        int taps = 0;
+        ok(gw_session_new(m, &o, &target));
+        ok(gw_session_new(model, &o, &head));
+        ok(gw_model_taps(model, m, layer, &taps));
+        assert_int_equal(taps, 2 - (int)i);
+        ok(gw_session_hidden_tap(target, layer, taps));
+        h.wide = gw_session_hidden_width(target);
+        gw_session_hidden_watch(target, hc_keep_streams, &h);
+        gw_session_hidden_source(head, hc_give_streams, &h);
+        const json_t *texts = json_object_get(all, "texts");
+        for (size_t t = 0; t < json_array_size(texts); t++) {
+            hc_blocks_of(target, head, json_array_get(texts, t), heads[i], heads[i]);
         }
         gw_session_free(head);
         gw_session_free(target);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-# tests/test_draft_auto.py - the program finds and names heads that draft (EAGLE-3), refuses what is none of the
+# tests/test_draft_auto.py - the program finds and names heads that draft (EAGLE-3, DFlash), refuses what is none of the
 # model's, and says what a draft model costs.
+import json
 import os
 import shutil
 import subprocess
@@ -8,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tensor_files import read_safetensors, write_safetensors
 
 ROOT = Path(__file__).resolve().parent.parent
 GODWIT = os.environ["GODWIT_BIN"]
@@ -46,7 +49,7 @@ def text_of(model, *words):
 
 def test_spellings(heads):
     want, _ = text_of(TALES)
-    for name in ("plain", "sglang", "head.gguf"):
+    for name in ("plain", "sglang", "head.gguf", "blocks", "anchored", "z-lab", "block.gguf"):
         out, notes = text_of(TALES, "--draft", heads / name, "--draft-length", "fixed:4")
         assert out == want and "fixed:4" in notes and " 0 drafted" not in notes
 
@@ -59,21 +62,28 @@ def test_auto(heads, alone):
     shutil.copytree(heads / "normed", alone.parent / "of-it")
     out, notes = text_of(alone, "--draft", "auto")
     assert out == want and f"{alone.parent / 'of-it'}: a head (EAGLE-3) for this model" in notes
-    shutil.copy(heads / "head.gguf", alone / "tales-eagle3.gguf")
+    shutil.copytree(heads / "z-lab", alone.parent / "blocks-of-it")
     out, notes = text_of(alone, "--draft", "auto")
-    assert out == want and f"{alone / 'tales-eagle3.gguf'}: a head" in notes
+    assert out == want and f"{alone.parent / 'blocks-of-it'}: a head (DFlash) for this model" in notes
+    shutil.copy(heads / "block.gguf", alone / "tales-dflash.gguf")
+    out, notes = text_of(alone, "--draft", "auto")
+    assert out == want and f"{alone / 'tales-dflash.gguf'}: a head (DFlash)" in notes
+    shutil.copy(heads / "head.gguf", alone / "a-tales-eagle3.gguf")
+    out, notes = text_of(alone, "--draft", "auto")
+    assert out == want and f"{alone / 'a-tales-eagle3.gguf'}: a head (EAGLE-3)" in notes
 
 
 def test_named(heads):
-    for name in ("plain", "sglang", "head.gguf"):
+    for name, kind in (("plain", "EAGLE-3"), ("sglang", "EAGLE-3"), ("head.gguf", "EAGLE-3"), ("blocks", "DFlash"),
+                       ("z-lab", "DFlash"), ("block.gguf", "DFlash")):
         code, out, notes = run("inspect", heads / name)
-        assert code == 0 and "a head that drafts (EAGLE-3)" in out and "width 256 and 4096 tokens" in out, notes
+        assert code == 0 and f"a head that drafts ({kind})" in out and "width 256 and 4096 tokens" in out, notes
 
 
 def test_refused(heads):
     code, _, notes = run("run", "-m", heads / "plain", *PROMPT)
     assert code == 1 and "no model by itself" in notes
-    for name in ("seer", "seer-part"):
+    for name in ("seer", "seer-part", "seer-block"):
         code, _, notes = run("run", "-m", TALES, *PROMPT, "--draft", heads / name)
         assert code == 1 and "drafts for a model of width 64 and 320 tokens; tales-2m has 256 and 4096" in notes
 
@@ -87,3 +97,29 @@ def test_cost():
     assert out == want and "is expected to cost " in notes and "passes" in notes
     _, notes = text_of(large, "--draft", small)
     assert "is expected to cost 0." in notes
+
+
+@pytest.mark.parametrize("changed, words", [
+    ({"block_size": 17}, "drafts blocks of 17 tokens; 2 to 16 are known"),
+    ({"block_size": 1}, "drafts blocks of 1 tokens; 2 to 16 are known"),
+    ({"dflash_config": {"mask_token_id": 4096, "target_layer_ids": [0]}}, "mask_token_id is 4096, which is none of the 4096"),
+    ({"dflash_config": {"mask_token_id": 3, "target_layer_ids": []}}, "target_states"),
+    ({"dflash_config": {"mask_token_id": 3, "target_layer_ids": [7]}}, "a model with a layer 8; tales-2m has 2"),
+    ({"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8}, "window"),
+])
+def test_blocks_refused(heads, tmp_path, changed, words):
+    shutil.copytree(heads / "z-lab", tmp_path / "head")
+    config = json.loads((tmp_path / "head/config.json").read_text()) | changed
+    (tmp_path / "head/config.json").write_text(json.dumps(config))
+    code, _, notes = run("run", "-m", TALES, *PROMPT, "--draft", tmp_path / "head")
+    assert code == 1 and words in notes
+    assert len(notes.strip().splitlines()) <= 3, notes
+
+
+def test_markov_refused(heads, tmp_path):
+    shutil.copytree(heads / "z-lab", tmp_path / "head")
+    tensors = read_safetensors(tmp_path / "head/model.safetensors")
+    tensors["markov_head.markov_w1.weight"] = ("F32", [4096, 2], bytes(4096 * 8))
+    write_safetensors(tmp_path / "head/model.safetensors", tensors)
+    code, _, notes = run("run", "-m", TALES, *PROMPT, "--draft", tmp_path / "head")
+    assert code == 1 and "by markov_head.markov_w1.weight (DSpark, DFlash2); such heads are not run" in notes

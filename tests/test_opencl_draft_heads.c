@@ -1,5 +1,5 @@
-/* tests/test_opencl_draft_heads.c - heads of EAGLE-3 on the first OpenCL device. Without one
- * everything is skipped. */
+/* tests/test_opencl_draft_heads.c - heads of EAGLE-3 and DFlash on the first OpenCL device.
+ * Without one everything is skipped. */
 #include "tests/draft_heads_cases.h"
 
 #include "tests/pocl.h"
@@ -8,7 +8,9 @@ static void on_a_device(void **state) {
     (void)state;
     static const hc_case cases[] = {{"seer", "fixed:4", NULL, 0, 1, 1},
                                     {"seer-part", "fixed:4", "1", 2, 1, 1},
-                                    {"plain", "fixed:3", NULL, 1, 1, 0}};
+                                    {"plain", "fixed:3", NULL, 1, 1, 0},
+                                    {"seer-block", "fixed:7", NULL, 0, 1, 1},
+                                    {"blocks", "fixed:7", NULL, 1, 1, 0}};
     (void)shared_path("models/tales-2m");
     if (gw_backend_opencl.device_count() < 1) {
         print_message("SKIP: no OpenCL device here\n");

@@ -164,6 +164,17 @@ static gw_status add_vocab_size(const gw_gguf *g, json_t *facts) {
     return GW_OK;
 }
 
+/* The token that stands for those of a block to be drafted is one of the tokenizer's. */
+static gw_status add_mask(const gw_gguf *g, json_t *facts) {
+    int64_t id = 0;
+    int found = 0;
+    GW_TRY(gw_gguf_int(g, "tokenizer.ggml.mask_token_id", &id, &found));
+    if (found && json_object_get(facts, "mask_token_id") == NULL) {
+        json_object_set_new(facts, "mask_token_id", json_integer(id));
+    }
+    return GW_OK;
+}
+
 gw_status gw_config_gguf_facts(const gw_gguf *g, const char *architecture, json_t **out) {
     json_t *facts = json_object();
     size_t prefix = strlen(architecture);
@@ -187,6 +198,7 @@ gw_status gw_config_gguf_facts(const gw_gguf *g, const char *architecture, json_
     }
     add_rows(g, facts);
     gw_status status = add_vocab_size(g, facts);
+    status = status == GW_OK ? add_mask(g, facts) : status;
     if (status != GW_OK) {
         json_decref(facts);
         return status;

@@ -34,6 +34,7 @@ static gw_status open_model(gw_batch *b, gw_model *model) {
         return gw_fail(GW_E_UNSUPPORTED, model->name,
                        "has recurrent blocks: such models draft for one text at a time");
     }
+    d->block = gw_model_draft_block(model);
     d->model->cancel = NULL;
     d->vocab = its < ours ? its : ours;
     if (gw_model_draft_tokens(model) != NULL) {
@@ -199,7 +200,7 @@ static void choose_lengths(gw_batch *b, int32_t n, const int32_t *most, int32_t 
         alive[i] = value;
         s->drafts.n++;
         if (s->drafts.source == GW_DRAFTS_MODEL && s->drafts.n > steps) {
-            steps = s->drafts.n;
+            steps = d->block.rows > 0 ? 1 : s->drafts.n;
             drafting = steps * d->step.seconds;
         }
         tokens += value;
@@ -293,32 +294,68 @@ static int32_t fill_step(gw_batch *b, int32_t n, int32_t j) {
     return rows;
 }
 
-/* What the device draws behind those rows, where it can: d->ids, else -1. */
-static gw_status draw_step(gw_batch *b, int32_t n, int32_t j) {
+/* By which rule the device draws from a row of the sequence; 0: it does not. */
+static int rule_of(const gw_drafts *d, const gw_seq *s, gw_choice *rule) {
     const gw_choice none = {.temperature = 0.0f, .first = 1};
-    gw_drafts *d = &b->drafts;
-    int32_t row = 0, any = 0;
-    int ruled[GW_PARALLEL_MAX];
+    int ruled = gw_writer_rule(s->writer, rule) && gw_session_draws(d->model, rule);
+    /* a device numbers tokens as the draft model does: noise is of the target's */
+    ruled &= d->spread == NULL || rule->temperature == 0.0f;
+    *rule = ruled ? *rule : none;
+    rule->first -= d->block.rows > 0 ? d->block.first : 0; /* its rows stand at their own tokens */
+    return ruled;
+}
+
+/* What the device draws from the pass's rows [n], where `ruled` says so: d->ids, else -1. */
+static gw_status draw(gw_drafts *d, int32_t n, const int *ruled) {
+    int any = 0;
     for (int32_t i = 0; i < n; i++) {
-        const gw_seq *s = d->of[i];
-        if (s->drafts.n <= j) {
-            continue;
-        }
-        ruled[row] =
-            gw_writer_rule(s->writer, &d->rules[row]) && gw_session_draws(d->model, &d->rules[row]);
-        /* a device numbers tokens as the draft model does: noise is of the target's */
-        ruled[row] &= d->spread == NULL || d->rules[row].temperature == 0.0f;
-        d->rules[row] = ruled[row] ? d->rules[row] : none;
-        any |= ruled[row++];
+        any |= ruled[i];
     }
     if (any) {
         GW_TRY(gw_rows_draw(d->model, d->rules, d->ids));
     }
-    for (int32_t i = 0; i < row; i++) {
+    for (int32_t i = 0; i < n; i++) {
         d->ids[i] = any && ruled[i] ? d->ids[i] : -1;
         if (d->ids[i] >= 0 && d->spread != NULL) {
             d->ids[i] = gw_model_draft_tokens(d->model->model)[d->ids[i]];
         }
+    }
+    return GW_OK;
+}
+
+static gw_status draw_step(gw_batch *b, int32_t n, int32_t j) {
+    gw_drafts *d = &b->drafts;
+    int32_t row = 0;
+    int ruled[GW_PARALLEL_MAX];
+    for (int32_t i = 0; i < n; i++) {
+        if (d->of[i]->drafts.n > j) {
+            ruled[row] = rule_of(d, d->of[i], &d->rules[row]);
+            row++;
+        }
+    }
+    return draw(d, row, ruled);
+}
+
+/* Draft number j of a sequence, drawn or out of the logits of a row; there is none: it has no more.
+ */
+static gw_status take_draft(gw_drafts *d, gw_seq *s, int32_t j, int32_t row) {
+    int32_t id = d->ids[row];
+    if (id < 0) {
+        GW_TRY(gw_rows_fetch(d->model, row));
+        const float *logits = gw_rows_logits(d->model, row);
+        if (logits != NULL && d->spread != NULL) {
+            gw_model_spread(d->model->model, logits, d->spread);
+            logits = d->spread;
+        }
+        gw_status status = logits != NULL
+                               ? gw_writer_draft(s->writer, logits, d->vocab, s->n + j, &id)
+                               : GW_OK;
+        id = status == GW_OK ? id : -1; /* the text has its own say of it */
+    }
+    if (id < 0 || id >= d->vocab) {
+        s->drafts.n = j;
+    } else {
+        s->drafts.token[j] = id;
     }
     return GW_OK;
 }
@@ -329,28 +366,58 @@ static gw_status take_step(gw_batch *b, int32_t n, int32_t j) {
     GW_TRY(draw_step(b, n, j));
     for (int32_t i = 0, row = 0; i < n; i++) {
         gw_seq *s = d->of[i];
-        if (s->drafts.n <= j) {
-            continue;
+        if (s->drafts.n > j) {
+            GW_TRY(take_draft(d, s, j, row++));
         }
-        int32_t id = d->ids[row];
-        if (id < 0) {
-            GW_TRY(gw_rows_fetch(d->model, row));
-            const float *logits = gw_rows_logits(d->model, row);
-            if (logits != NULL && d->spread != NULL) {
-                gw_model_spread(d->model->model, logits, d->spread);
-                logits = d->spread;
-            }
-            gw_status status = logits != NULL
-                                   ? gw_writer_draft(s->writer, logits, d->vocab, s->n + j, &id)
-                                   : GW_OK;
-            id = status == GW_OK ? id : -1; /* the text has its own say of it */
+    }
+    return GW_OK;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* Blocks of sequences of d->of from `first` on, as many as a pass has rows for; *end: the one after
+ * them. A block is the last token and masks; what its rows leave in the cache is not read again. */
+static gw_status draft_blocks(gw_batch *b, int32_t first, int32_t n, int32_t *end) {
+    gw_drafts *d = &b->drafts;
+    int32_t rows = 0, widest = gw_session_widest(d->model), row = 0;
+    int ruled[GW_PARALLEL_MAX];
+    for (*end = first; *end < n && rows + d->of[*end]->drafts.block <= widest; (*end)++) {
+        const gw_seq *s = d->of[*end];
+        for (int32_t i = 0; i < s->drafts.block; i++) {
+            d->rows[rows] = (gw_row){.token = i == 0 ? s->tokens[s->n - 1] : d->block.mask,
+                                     .pos = s->n - 1 + i,
+                                     .slot = s->slot,
+                                     .last = s->n - 2 + s->drafts.block};
+            ruled[rows] = rule_of(d, s, &d->rules[rows]) && i >= d->block.first &&
+                          i - d->block.first < s->drafts.n;
+            rows++;
         }
-        row++;
-        if (id < 0 || id >= d->vocab) {
-            s->drafts.n = j;
-        } else {
-            s->drafts.token[j] = id;
+    }
+    GW_TRY(gw_draft_states_give(b, d->rows, rows, 1));
+    GW_TRY(gw_rows_decode(d->model, d->rows, rows, NULL, NULL));
+    GW_TRY(draw(d, rows, ruled));
+    for (int32_t i = first; i < *end; i++) {
+        gw_seq *s = d->of[i];
+        for (int32_t j = 0; j < s->drafts.n; j++) {
+            GW_TRY(take_draft(d, s, j, row + d->block.first + j));
         }
+        row += s->drafts.block;
+        gw_writer_forget(s->writer);
+    }
+    return GW_OK;
+}
+
+static gw_status draft_by_blocks(gw_batch *b, int32_t n) {
+    gw_drafts *d = &b->drafts;
+    double start = gw_seconds_now();
+    for (int32_t i = 0; i < n; i++) {
+        GW_TRY(catch_up(b, d->of[i], d->of[i]->n - 1));
+    }
+    for (int32_t first = 0, end; first < n; first = end) {
+        GW_TRY(draft_blocks(b, first, n, &end));
+    }
+    if (n > 0) {
+        gw_timing_add(&d->step, gw_seconds_now() - start, d->passes);
     }
     return GW_OK;
 }
@@ -397,10 +464,24 @@ static int32_t find_sources(gw_batch *b, int32_t n, int32_t room, int32_t *most)
         d->n_found[i] = look_up(s, most[i], d->found[i]);
         s->drafts.n = 0;
         s->drafts.source = d->n_found[i] > 0 ? GW_DRAFTS_LOOKUP : GW_DRAFTS_MODEL;
-        most[i] = d->n_found[i] > 0 ? d->n_found[i] : d->model != NULL ? most[i] : 0;
+        int32_t said = d->block.rows > 0 ? d->block.rows - d->block.first : GW_DRAFT_MAX;
+        said = d->model == NULL ? 0 : most[i] < said ? most[i] : said;
+        most[i] = d->n_found[i] > 0 ? d->n_found[i] : said;
         any += most[i];
     }
     return any;
+}
+
+/* Pages for a block of a sequence whose drafts have some: where there are none it is shorter. */
+static gw_status reserve_block(gw_batch *b, gw_seq *s) {
+    const gw_draft_block *block = &b->drafts.block;
+    int32_t end = s->n - 1 + block->rows, got = s->n + s->drafts.n;
+    end = end < b->n_ctx ? end : b->n_ctx;
+    if (block->rows > 0 && end > got) {
+        GW_TRY(gw_seq_reserve_free(b, s, end, &got));
+    }
+    s->drafts.block = got - (s->n - 1) < block->rows ? got - (s->n - 1) : block->rows;
+    return GW_OK;
 }
 
 gw_status gw_drafts_propose(gw_batch *b, int32_t n, int32_t room) {
@@ -431,10 +512,11 @@ gw_status gw_drafts_propose(gw_batch *b, int32_t n, int32_t room) {
         if (s->drafts.source == GW_DRAFTS_LOOKUP) {
             memcpy(s->drafts.token, d->found[i], (size_t)s->drafts.n * sizeof *d->found[i]);
         } else if (s->drafts.n > 0) {
+            GW_TRY(reserve_block(b, s));
             d->of[n_model++] = s;
         }
     }
-    GW_TRY(draft_by_model(b, n_model));
+    GW_TRY(d->block.rows > 0 ? draft_by_blocks(b, n_model) : draft_by_model(b, n_model));
     for (int32_t i = 0; i < n; i++) {
         b->order[i]->end += b->order[i]->drafts.n;
     }

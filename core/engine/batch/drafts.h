@@ -34,6 +34,7 @@ typedef struct gw_seq_drafts {
     int32_t told;
     int32_t read; /* positions whose keys the draft model's cache holds */
     int32_t n;    /* drafts of this pass: rows behind that of the last token */
+    int32_t block; /* rows of the block that says them, for which there are pages */
     int32_t token[GW_DRAFT_MAX];
     gw_draft_source source;
     double tried, kept; /* of late */
@@ -42,7 +43,7 @@ typedef struct gw_seq_drafts {
 /* Hidden states for a draft model that takes them (drafts_states.c). */
 typedef struct gw_draft_states {
     int32_t width;     /* of what a row takes; 0: it takes none                          */
-    int32_t own_at;    /* where the draft model's own state begins in that                */
+    int32_t own_at;    /* where the draft model's own state, or the mark, begins in that  */
     float *rows;       /* of each slot those of its last positions: n from `first` on    */
     int32_t *first, *n; /* [parallel] */
     float *own;          /* [parallel, width] of the draft model, behind its last row      */
@@ -53,12 +54,13 @@ typedef struct gw_draft_states {
 typedef struct gw_drafts {
     int lookup;                       /* is asked for                     */
     gw_session *model;                /* NULL: no draft model             */
+    gw_draft_block block;             /* rows 0: it drafts token by token */
     int32_t vocab;                    /* logits of it that are tokens     */
     float *spread; /* [the target's] of one with a vocabulary of its own; or NULL */
     gw_length length;                 /* mode and length; no times        */
     uint64_t passes;                  /* of decode, so far                */
     gw_timing width[GW_PARALLEL_MAX]; /* seconds of a decode pass of 1.. rows      */
-    gw_timing step;                   /* of the draft model, one token of all that draft */
+    gw_timing step; /* of the draft model, one token of all that draft, or their blocks */
     gw_draft_record record[GW_DRAFTS_SOURCES];
     gw_row *rows;                   /* [GW_CHUNK_MAX] of the draft model's next pass */
     gw_choice *rules;               /* [GW_PARALLEL_MAX]                             */
@@ -106,7 +108,8 @@ void gw_draft_states_begin(struct gw_batch *b, int32_t slot);
 gw_status gw_draft_states_take(struct gw_batch *b, const gw_row *rows, int32_t n);
 /* The same, and the draft model is about to read the same rows. */
 gw_status gw_draft_states_read(struct gw_batch *b, const gw_row *rows, int32_t n);
-/* The draft model is about to run rows of text, or of its own drafts; then these have run. */
+/* The draft model is about to run rows of text, or of its own drafts (of a block: all of its rows);
+ * then these have run. */
 gw_status gw_draft_states_give(struct gw_batch *b, const gw_row *rows, int32_t n, int drafted);
 gw_status gw_draft_states_own(struct gw_batch *b, const gw_row *rows, int32_t n);
 

@@ -29,7 +29,8 @@ gw_status gw_draft_states_open(gw_batch *b) {
     int taps = 0;
     GW_TRY(gw_model_taps(draft->model, b->model, layer, &taps));
     GW_TRY(taps > 0 ? gw_session_hidden_tap(b->session, layer, taps) : GW_OK);
-    t->own_at = width - gw_session_hidden_width(draft);
+    const int by_block = b->drafts.block.rows > 0;
+    t->own_at = width - (by_block ? 1 : gw_session_hidden_width(draft));
     if (gw_session_hidden_width(b->session) != (taps > 0 ? t->own_at : width)) {
         return gw_fail(GW_E_UNSUPPORTED, "draft",
                        "takes hidden states of %d values, the model's have %d",
@@ -49,7 +50,7 @@ gw_status gw_draft_states_open(gw_batch *b) {
     }
     t->width = width;
     GW_TRY(gw_session_hidden_open(b->session));
-    return gw_session_hidden_open(draft);
+    return by_block ? GW_OK : gw_session_hidden_open(draft);
 }
 
 void gw_draft_states_close(gw_batch *b) {
@@ -106,9 +107,11 @@ gw_status gw_draft_states_take(gw_batch *b, const gw_row *rows, int32_t n) {
     return GW_OK;
 }
 
-/* The state before a row; zeros where it is not there. */
-static void before(const gw_draft_states *t, const gw_row *row, float *to) {
-    int32_t at = row->pos - 1 - t->first[row->slot];
+/* The state before a row, or of a model that drafts by blocks its own; zeros where it is not there.
+ */
+static void before(const gw_batch *b, const gw_row *row, float *to) {
+    const gw_draft_states *t = &b->drafts.states;
+    int32_t at = row->pos - (b->drafts.block.rows == 0) - t->first[row->slot];
     size_t bytes = (size_t)t->width * sizeof *to;
     if (at >= 0 && at < t->n[row->slot]) {
         memcpy(to, waiting(t, row->slot, at), bytes);
@@ -123,14 +126,15 @@ gw_status gw_draft_states_read(gw_batch *b, const gw_row *rows, int32_t n) {
         return GW_OK;
     }
     GW_TRY(read_target(b, n));
+    const int32_t back = b->drafts.block.rows == 0;
     for (int32_t i = 0; i < n; i++) {
-        int behind =
+        int follows =
             i > 0 && rows[i - 1].slot == rows[i].slot && rows[i - 1].pos + 1 == rows[i].pos;
-        if (behind) {
-            memcpy(row_of(t, t->given, i), row_of(t, t->pass, i - 1),
+        if (follows || back == 0) {
+            memcpy(row_of(t, t->given, i), row_of(t, t->pass, i - back),
                    (size_t)t->width * sizeof *t->given);
         } else {
-            before(t, &rows[i], row_of(t, t->given, i));
+            before(b, &rows[i], row_of(t, t->given, i));
         }
     }
     for (int32_t i = 0; i < n; i++) {
@@ -146,10 +150,13 @@ gw_status gw_draft_states_give(gw_batch *b, const gw_row *rows, int32_t n, int d
     }
     for (int32_t i = 0; i < n; i++) {
         float *to = row_of(t, t->given, i);
-        if (drafted) {
+        if (drafted && b->drafts.block.rows > 0) {
+            memset(to, 0, (size_t)t->width * sizeof *to);
+            to[t->own_at] = 1.0f;
+        } else if (drafted) {
             memcpy(to, row_of(t, t->own, rows[i].slot), (size_t)t->width * sizeof *to);
         } else {
-            before(t, &rows[i], to);
+            before(b, &rows[i], to);
         }
     }
     return gw_session_hidden_give(b->drafts.model, t->given, n);

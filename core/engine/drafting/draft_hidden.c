@@ -6,7 +6,10 @@
  * the target's when their tokens have become text. States wait in a window, [first, first + n) of
  * the text, until the draft model reads them: as soon as a chunk of them has come together, or when
  * it drafts. Where there is none (a session that was loaded from a file), zeros serve: a draft may
- * be anything. */
+ * be anything.
+ *
+ * Of one that drafts by blocks row p is token p and the state at p, and rows of a block have none
+ * (draft_block.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +30,7 @@ static void give(void *user, int32_t pos, int32_t n, float *rows) {
     gw_draft_hidden *h = &d->hidden;
     int32_t held = gw_session_pos(d->target), known = 0;
     for (int32_t i = 0; i < n; i++) {
-        int32_t at = pos + i - 1; /* whose state the row takes */
+        int32_t at = pos + i - (h->block.rows == 0); /* whose state the row takes */
         float *to = rows + (size_t)i * (size_t)h->width;
         size_t bytes = (size_t)h->width * sizeof *to;
         known += at < held;
@@ -115,8 +118,9 @@ gw_status gw_draft_hidden_open(gw_drafter *d) {
     int taps = 0;
     GW_TRY(gw_model_taps(gw_session_model(d->draft), d->model, layer, &taps));
     GW_TRY(taps > 0 ? gw_session_hidden_tap(d->target, layer, taps) : GW_OK);
+    h->block = gw_model_draft_block(gw_session_model(d->draft));
     h->width = gw_model_given_width(gw_session_model(d->draft));
-    h->own_at = h->width - gw_session_hidden_width(d->draft);
+    h->own_at = h->width - (h->block.rows > 0 ? 1 : gw_session_hidden_width(d->draft));
     if (gw_session_hidden_width(d->target) != (taps > 0 ? h->own_at : h->width)) {
         return gw_fail(GW_E_UNSUPPORTED, "draft",
                        "takes hidden states of %d values, the target's have %d",
@@ -134,10 +138,12 @@ gw_status gw_draft_hidden_open(gw_drafter *d) {
     }
     h->own_pos = -1;
     GW_TRY(gw_session_hidden_open(d->target));
-    GW_TRY(gw_session_hidden_open(d->draft));
     gw_session_hidden_watch(d->target, take, d);
-    gw_session_hidden_watch(d->draft, take_own, d);
     gw_session_hidden_source(d->draft, give, d);
+    if (h->block.rows == 0) {
+        GW_TRY(gw_session_hidden_open(d->draft));
+        gw_session_hidden_watch(d->draft, take_own, d);
+    }
     return GW_OK;
 }
 

@@ -47,9 +47,9 @@ static int draw_draft(gw_drafter *d, gw_sampler *sampler, gw_candidates *c,
     return 1;
 }
 
-gw_status gw_draft_draw(gw_drafter *d, gw_sampler *sampler, gw_draft_proposal *out) {
+gw_status gw_draft_draw_from(gw_drafter *d, gw_sampler *sampler, const float *logits,
+                             gw_draft_proposal *out) {
     gw_candidates c;
-    const float *logits = gw_draft_last_logits(d->draft);
     if (d->spread != NULL) {
         gw_model_spread(gw_session_model(d->draft), logits, d->spread);
         logits = d->spread;
@@ -60,9 +60,12 @@ gw_status gw_draft_draw(gw_drafter *d, gw_sampler *sampler, gw_draft_proposal *o
     return GW_OK;
 }
 
-/* What a device has drawn, -1: nothing. Its probability is not known. */
-static void add_drawn(const gw_drafter *d, gw_sampler *sampler, int32_t id,
-                      gw_draft_proposal *out) {
+gw_status gw_draft_draw(gw_drafter *d, gw_sampler *sampler, gw_draft_proposal *out) {
+    return gw_draft_draw_from(d, sampler, gw_draft_last_logits(d->draft), out);
+}
+
+void gw_draft_add_drawn(const gw_drafter *d, gw_sampler *sampler, int32_t id,
+                        gw_draft_proposal *out) {
     if (id >= 0) {
         id = d->spread != NULL ? gw_model_draft_tokens(gw_session_model(d->draft))[id] : id;
         gw_sampler_ahead(sampler, id);
@@ -80,7 +83,7 @@ gw_status gw_draft_take(gw_drafter *d, gw_sampler *sampler, gw_draft_proposal *o
         GW_TRY(gw_session_decode_end(d->draft));
     }
     if (drawn) {
-        add_drawn(d, sampler, ids[gw_session_pos(d->draft) - before - 1], out);
+        gw_draft_add_drawn(d, sampler, ids[gw_session_pos(d->draft) - before - 1], out);
         return GW_OK;
     }
     return gw_draft_draw(d, sampler, out);
@@ -104,7 +107,7 @@ static gw_status draft_one(gw_drafter *d, gw_sampler *sampler, int more, gw_draf
     }
     if (behind == 1 && d->draws_drafts) {
         GW_TRY(gw_session_step(d->draft, &d->draft_rule, *text, more, &id));
-        add_drawn(d, sampler, id, out);
+        gw_draft_add_drawn(d, sampler, id, out);
         return GW_OK;
     }
     GW_TRY(gw_session_decode_begin(d->draft, text, (size_t)behind));
@@ -128,7 +131,9 @@ static gw_status draft_by_model(gw_drafter *d, gw_sampler *sampler, const gw_len
         if (out->n == out->known) {
             out->trust[out->n] = -1;
             int more = gw_length_goes_on(&d->length, record, plan, out->trust, out->n + 1);
-            status = draft_one(d, sampler, more, out);
+            status = d->hidden.block.rows == 0 ? draft_one(d, sampler, more, out)
+                     : out->n == 0             ? gw_draft_by_block(d, sampler, plan->k, out)
+                                               : GW_OK;
             if (out->n == 0 && out->behind > 0) {
                 out->catch_up = gw_seconds_now() - start;
                 start += out->catch_up;
@@ -141,6 +146,9 @@ static gw_status draft_by_model(gw_drafter *d, gw_sampler *sampler, const gw_len
         out->n++;
     }
     gw_sampler_back(sampler);
+    if (d->hidden.block.rows > 0) {
+        out->known = out->n; /* the next block knows more than the rest of this one */
+    }
     out->seconds = gw_seconds_now() - start;
     return status;
 }
@@ -176,8 +184,11 @@ static gw_status settle(gw_drafter *d, gw_draft_proposal *out) {
 }
 
 /* So many tokens cost the draft model what one does; layers of the target's checkpoint read what
- * was kept of the last pass again each time. */
-static int alike(const gw_drafter *d) { return d->hidden.width > 0 ? GW_DECODE_MAX : 2; }
+ * was kept of the last pass again each time. A block is one pass, whatever of it is used: its time
+ * is that of reading. */
+static int alike(const gw_drafter *d) {
+    return d->hidden.block.rows > 0 ? 0 : d->hidden.width > 0 ? GW_DECODE_MAX : 2;
+}
 
 gw_status gw_draft_propose(gw_drafter *d, gw_sampler *sampler, int limit, gw_draft_proposal *out) {
     gw_length_plan by_model = {0}, by_lookup = {0};

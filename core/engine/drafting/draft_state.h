@@ -51,6 +51,7 @@ typedef struct gw_draft_hidden {
     int32_t *some;       /* [chunk]                                                         */
     float *own;          /* [width] of the draft model after its row at own_pos             */
     int32_t own_pos;
+    gw_draft_block block; /* rows 0: the draft model drafts token by token */
     int32_t read; /* leading positions that the draft model has read with the target's states */
 } gw_draft_hidden;
 
@@ -126,6 +127,12 @@ gw_status gw_draft_catch_up(gw_drafter *d);
 gw_status gw_draft_propose(gw_drafter *d, gw_sampler *sampler, int limit, gw_draft_proposal *out);
 /* One more draft out of the draft model's last logits. GW_OK without one: none is possible. */
 gw_status gw_draft_draw(gw_drafter *d, gw_sampler *sampler, gw_draft_proposal *out);
+/* The same out of logits [the draft model's vocabulary]. */
+gw_status gw_draft_draw_from(gw_drafter *d, gw_sampler *sampler, const float *logits,
+                             gw_draft_proposal *out);
+/* One more draft that a device has drawn, -1: none. Its probability is not known. */
+void gw_draft_add_drawn(const gw_drafter *d, gw_sampler *sampler, int32_t id,
+                        gw_draft_proposal *out);
 /* The pass of the draft model that was begun has ended: its rows are there, and one more draft. */
 gw_status gw_draft_take(gw_drafter *d, gw_sampler *sampler, gw_draft_proposal *out);
 /* May the pass behind a single one that is about to begin have drafts? */
@@ -140,6 +147,12 @@ const float *gw_draft_last_logits(const gw_session *s);
 /* Where the draft model consists of layers that take hidden states: both sessions exist. */
 gw_status gw_draft_hidden_open(gw_drafter *d);
 void gw_draft_hidden_close(gw_drafter *d);
+
+/* draft_block.c */
+
+/* What a draft model that drafts by blocks says after the text: at most `most` drafts into *out,
+ * which has none; fewer: no more are possible. */
+gw_status gw_draft_by_block(gw_drafter *d, gw_sampler *sampler, int most, gw_draft_proposal *out);
 
 /* draft_ahead.c */
 

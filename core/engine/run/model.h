@@ -27,6 +27,13 @@ int32_t gw_model_n_vocab(const gw_model *model);
  * [n_vocab] of the draft model at their places among those of its target [n], the others -INFINITY:
  * to has been filled with that. */
 const int32_t *gw_model_draft_tokens(const gw_model *model);
+/* A model that drafts by blocks (specs/dflash.spec): `rows` rows in one pass, the last token of the
+ * text and then `mask`, whose logits from row `first` on are of the tokens that follow. rows 0: it
+ * drafts token by token. */
+typedef struct gw_draft_block {
+    int32_t rows, mask, first;
+} gw_draft_block;
+gw_draft_block gw_model_draft_block(const gw_model *model);
 void gw_model_spread(const gw_model *draft, const float *logits, float *to);
 const gw_model *gw_session_model(const gw_session *s);
 
@@ -34,6 +41,8 @@ const gw_model *gw_session_model(const gw_session *s);
  * second may then be asked of this session. */
 gw_status gw_session_decode_begin(gw_session *s, const int32_t *tokens, size_t n);
 gw_status gw_session_decode_end(gw_session *s);
+/* Both halves, of tokens whose logits nobody reads: there are none afterwards. */
+gw_status gw_session_feed(gw_session *s, const int32_t *tokens, size_t n);
 /* Can steps be drawn where the logits are; and does such a step begin before the host has the token
  * that it appends? */
 int gw_session_steps(const gw_session *s);

@@ -1,7 +1,8 @@
-/* core/engine/run/model_draft.c - what a head of EAGLE-3 (specs/eagle3.spec) says of the model that
- * it drafts for: which of its layers, which of its tokens. */
+/* core/engine/run/model_draft.c - what a head that drafts (specs/eagle3.spec, specs/dflash.spec)
+ * says of the model that it drafts for: which of its layers, which of its tokens. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/engine/run/session_hidden.h"
 
@@ -51,6 +52,39 @@ static gw_status read_tokens(gw_model *m, const gw_stored *t, int32_t n, int32_t
     return status;
 }
 
+static gw_status read_block(gw_model *m, int32_t theirs) {
+    const char *where = gw_checkpoint_path(m->checkpoint);
+    double rows = named(m, "draft_block", 0.0), mask = named(m, "draft_mask", -1.0);
+    if (rows == 0.0) {
+        return GW_OK;
+    }
+    for (size_t i = 0; i < gw_checkpoint_count(m->checkpoint); i++) {
+        const char *name = gw_checkpoint_at(m->checkpoint, i)->name;
+        if (strstr(name, "markov") != NULL || strstr(name, "selector") != NULL) {
+            return gw_fail(GW_E_UNSUPPORTED, where,
+                           "chooses among the tokens of a block by %s (DSpark, DFlash2); such "
+                           "heads are not run",
+                           name);
+        }
+    }
+    if (!(rows >= 2.0 && rows <= GW_DECODE_MAX)) {
+        return gw_fail(GW_E_UNSUPPORTED, where, "drafts blocks of %g tokens; 2 to %d are known",
+                       rows, GW_DECODE_MAX);
+    }
+    if (!(mask >= 0.0 && mask < (double)theirs)) {
+        return gw_fail(GW_E_METADATA, where,
+                       "mask_token_id is %g, which is none of the %d tokens of its model", mask,
+                       (int)theirs);
+    }
+    m->draft_block =
+        (gw_draft_block){.rows = (int32_t)rows,
+                         .mask = (int32_t)mask,
+                         .first = named(m, "draft_first", 0.0) > 0.0 ? 0 : 1};
+    return GW_OK;
+}
+
+gw_draft_block gw_model_draft_block(const gw_model *model) { return model->draft_block; }
+
 gw_status gw_model_draft_open(gw_model *m) {
     const char *where = gw_checkpoint_path(m->checkpoint);
     double taps = named(m, "target_states", -1.0);
@@ -58,13 +92,16 @@ gw_status gw_model_draft_open(gw_model *m) {
     if (taps < 0.0) {
         return GW_OK;
     }
-    if (taps != GW_TAPS) {
-        return gw_fail(GW_E_UNSUPPORTED, where, "a head of EAGLE-3 over %d layers is not known",
-                       GW_TAPS);
+    if (!(taps >= 1.0 && taps <= GW_TAPS)) {
+        return gw_fail(GW_E_UNSUPPORTED, where,
+                       "a head that drafts from that many layers is not known: EAGLE-3 has 3, "
+                       "DFlash at most %d",
+                       (int)GW_TAPS);
     }
     if (gw_model_given_width(m) == 0 || theirs < 1) {
         return gw_fail(GW_E_METADATA, where, "its model's width or vocabulary is not possible");
     }
+    GW_TRY(read_block(m, theirs));
     const gw_stored *t = gw_checkpoint_integers(m->checkpoint, "d2t");
     if (t != NULL) {
         return read_tokens(m, t, n, theirs);
@@ -102,22 +139,24 @@ static gw_status fits(const gw_model *m, const gw_model *target) {
 }
 
 gw_status gw_model_taps(const gw_model *model, const gw_model *target, int32_t *layer, int *n) {
-    static const char *const names[GW_TAPS] = {"before0", "before1", "before2"};
-    const int32_t layers = target->hp.n_layers, usual[GW_TAPS] = {2, layers / 2, layers - 3};
+    static const char *const names[GW_TAPS] = {"before0", "before1", "before2", "before3",
+                                               "before4", "before5", "before6", "before7"};
+    const int32_t layers = target->hp.n_layers, usual[] = {2, layers / 2, layers - 3};
+    const int taps = (int)named(model, "target_states", 0.0);
     *n = 0;
-    if (named(model, "target_states", 0.0) != GW_TAPS) {
+    if (taps < 1 || taps > GW_TAPS) {
         return GW_OK;
     }
     GW_TRY(fits(model, target));
-    for (int i = 0; i < GW_TAPS; i++) {
+    for (int i = 0; i < taps; i++) {
         double at = named(model, names[i], -1.0);
-        layer[i] = at < 0.0 ? usual[i] : at <= 0x1p20 ? (int32_t)at : INT32_MAX;
+        layer[i] = at < 0.0 ? usual[i % 3] : at <= 0x1p20 ? (int32_t)at : INT32_MAX;
         if (layer[i] < 0 || layer[i] > layers) {
             return gw_fail(GW_E_UNSUPPORTED, model->name,
                            "drafts for a model with a layer %d; %s has %d", (int)layer[i],
                            target->name, (int)layers);
         }
     }
-    *n = GW_TAPS;
+    *n = taps;
     return GW_OK;
 }

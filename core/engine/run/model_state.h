@@ -33,9 +33,11 @@ struct gw_model {
     char converted[32]; /* options.weights */
     gw_sleep_info sleep;
     int32_t *draft_token; /* [n_vocab] of its target, in place of each of its own; NULL: the same */
+    gw_draft_block draft_block;
 };
 
-/* model_draft.c: of a head of EAGLE-3, which of its target's tokens each of its own is. */
+/* model_draft.c: of a head that drafts, which of its target's tokens each of its own is; of one
+ * that drafts by blocks, what a block is. */
 gw_status gw_model_draft_open(gw_model *m);
 /* Ids below this are tokens that the model may be fed. */
 int32_t gw_model_tokens(const gw_model *m);

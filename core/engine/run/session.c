@@ -161,12 +161,12 @@ static gw_status make_kept_on(gw_session *s, int d, int v, size_t rows, int64_t 
     return GW_OK;
 }
 
-/* The value that the engine gives lies where a layer reads it. */
+/* The value that the engine gives lies where start or a layer reads it. */
 static gw_status make_given(gw_session *s, size_t rows) {
     const gw_hparams *hp = &s->model->hp;
     const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
     const int32_t width = gw_model_given_width(s->model);
-    for (int i = 0; bp->given >= 0 && i < hp->n_layers * bp->n_blocks; i++) {
+    for (int i = 0; bp->given >= 0 && i < (hp->n_layers + 1) * bp->n_blocks; i++) {
         const gw_spec_block *b = &bp->block[i % bp->n_blocks];
         if (b->in != bp->given || !gw_block_runs(b, hp, i / bp->n_blocks)) {
             continue;
@@ -399,11 +399,12 @@ void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_
     s->step.n = n;
     s->step.pick = 0;
     s->step.n_pick = n;
+    const int whole = s->model->draft_block.rows > 0; /* its rows see one another */
     for (int32_t i = 0; i < n; i++) {
         s->step.token[i] = tokens[i];
         s->step.pos[i] = pos + i;
         s->step.slot[i] = 0;
-        s->step.last[i] = s->n_source > 0 ? s->n_source - 1 : pos + i;
+        s->step.last[i] = s->n_source > 0 ? s->n_source - 1 : whole ? pos + n - 1 : pos + i;
         s->step.less[i] = less_of(s, tokens, i, pos) + gw_views_less(&s->views, pos + i);
     }
     s->step.pos_max = s->n_source > pos + n ? s->n_source - 1 : pos + n - 1;
@@ -659,6 +660,13 @@ gw_status gw_session_take_rows(gw_session *s) {
 gw_status gw_session_decode_end(gw_session *s) {
     GW_TRY(gw_plan_wait(gw_session_decode_pass(s, s->step.n)->plan));
     return gw_session_take_rows(s);
+}
+
+gw_status gw_session_feed(gw_session *s, const int32_t *tokens, size_t n) {
+    GW_TRY(gw_session_decode_begin(s, tokens, n));
+    GW_TRY(gw_plan_wait(gw_session_decode_pass(s, s->step.n)->plan));
+    gw_session_keep_rows(s);
+    return gw_session_hidden_tell(s, s->pos - (int32_t)n);
 }
 
 gw_status gw_session_decode(gw_session *s, const int32_t *tokens, size_t n) {

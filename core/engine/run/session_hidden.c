@@ -77,8 +77,14 @@ void gw_session_hidden_free(gw_session *s) {
     if (h->buffer != NULL) {
         s->model->place.devices[h->on.device].backend->release(h->buffer);
     }
+    for (int d = 0; d < s->model->place.n_devices; d++) {
+        if (h->marks[d] != NULL) {
+            s->model->place.devices[d].backend->release(h->marks[d]);
+        }
+    }
     free_taps(s);
     free(h->rows);
+    free(h->mark_rows);
     memset(h, 0, sizeof *h);
 }
 
@@ -161,8 +167,50 @@ gw_status gw_session_hidden_give(gw_session *s, const float *rows, int32_t n) {
     return GW_OK;
 }
 
+void gw_session_hidden_mark(gw_session *s, int marked) { s->hidden.marked = marked; }
+
+/* Rows of a block are always the same: a device that copies has them already. */
+static gw_status give_marks_to(gw_session *s, int d, size_t bytes) {
+    gw_hidden *h = &s->hidden;
+    const gw_plan_device *to = &s->model->place.devices[d];
+    const int v = gw_weights_blueprint(s->model->weights)->given;
+    const size_t all = (size_t)GW_DECODE_MAX * (size_t)gw_model_given_width(s->model);
+    if (to->backend->copy == NULL) {
+        return to->backend->write(s->kept[d][v], 0, h->mark_rows, bytes);
+    }
+    if (h->marks[d] == NULL) {
+        GW_TRY(to->backend->alloc(to->device, all * sizeof(float), &h->marks[d]));
+        GW_TRY(to->backend->write(h->marks[d], 0, h->mark_rows, all * sizeof(float)));
+    }
+    return to->backend->copy(s->kept[d][v], 0, h->marks[d], 0, bytes);
+}
+
+static gw_status give_marks(gw_session *s) {
+    gw_hidden *h = &s->hidden;
+    const int v = gw_weights_blueprint(s->model->weights)->given;
+    const size_t width = (size_t)gw_model_given_width(s->model);
+    if (h->mark_rows == NULL) {
+        h->mark_rows = calloc(GW_DECODE_MAX, width * sizeof *h->mark_rows);
+        if (h->mark_rows == NULL) {
+            return gw_fail(GW_E_NOMEM, "draft", "no memory for a block");
+        }
+        for (size_t i = 1; i <= GW_DECODE_MAX; i++) {
+            h->mark_rows[i * width - 1] = 1.0f;
+        }
+    }
+    for (int d = 0; d < s->model->place.n_devices; d++) {
+        GW_TRY(s->kept[d][v] != NULL
+                   ? give_marks_to(s, d, (size_t)s->step.n * width * sizeof(float))
+                   : GW_OK);
+    }
+    return GW_OK;
+}
+
 gw_status gw_session_hidden_ask(gw_session *s, int32_t pos) {
     gw_hidden *h = &s->hidden;
+    if (h->marked) {
+        return give_marks(s);
+    }
     int widest = gw_session_widest(s), most = s->most_rows > widest ? s->most_rows : widest;
     if (!gw_model_predicts(s->model) || (h->source == NULL && h->rows != NULL)) {
         return GW_OK;

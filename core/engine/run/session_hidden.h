@@ -17,7 +17,7 @@ int gw_model_predicts(const gw_model *model);
 int32_t gw_model_given_width(const gw_model *model);
 /* Floats of the hidden state that a session hands out: one, or its taps side by side. */
 int32_t gw_session_hidden_width(const gw_session *s);
-/* What a head of EAGLE-3 takes: how many streams of its target, before which of its layers (*layer
+/* What a head that drafts takes: how many streams of its target, before which of its layers (*layer
  * [GW_TAPS]; n_layers: after the last); 0: the model is none. GW_E_UNSUPPORTED says why the target
  * is not the head's: width, vocabulary, layers. */
 gw_status gw_model_taps(const gw_model *model, const gw_model *target, int32_t *layer, int *n);
@@ -39,6 +39,9 @@ gw_status gw_session_hidden_read(gw_session *s, int32_t at, int32_t n, float *ou
 /* Where a session that predicts has hidden states from, for each pass of it: fn fills rows [n,
  * width] for positions [pos, pos + n). Without one they are zeros. */
 void gw_session_hidden_source(gw_session *s, gw_hidden_source_fn fn, void *user);
+/* Of a model that drafts by blocks: the rows of passes to come are a block's (1), which have no
+ * states, or text (0). */
+void gw_session_hidden_mark(gw_session *s, int marked);
 /* For the next pass, whose rows may be of many sequences. */
 gw_status gw_session_hidden_give(gw_session *s, const float *rows, int32_t n);
 

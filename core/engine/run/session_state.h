@@ -32,7 +32,7 @@ typedef struct gw_pass {
 } gw_pass;
 
 /* session_hidden.h */
-enum { GW_TAPS = 3 };
+enum { GW_TAPS = 8 };
 typedef gw_status (*gw_hidden_fn)(void *user, gw_session *s, int32_t pos, int32_t n);
 typedef void (*gw_hidden_source_fn)(void *user, int32_t pos, int32_t n, float *rows);
 typedef struct gw_hidden {
@@ -45,6 +45,9 @@ typedef struct gw_hidden {
     gw_hidden_source_fn source;
     void *source_user;
     float *rows; /* of the pass that is about to run */
+    int marked;  /* its rows are a block's */
+    float *mark_rows;                        /* [GW_DECODE_MAX] such rows           */
+    struct gw_buffer *marks[GW_MAX_DEVICES]; /* the same on devices that copy them */
     /* Taps in place of the one state before the head: streams before some layers. */
     int n_taps;
     int32_t tap_layer[GW_TAPS];

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # tests/data/draft-heads/make.py - what the library speculators drafts with the heads of
-# tests/draft_heads.py after every position of a text, four tokens each, for test_draft_heads.c:
-# goldens.json. With speculators 0.9.0, transformers 5.24 and torch 2.15.
+# tests/draft_heads.py after every position of a text, four tokens each, or a block, for
+# test_draft_heads.c: goldens.json. With speculators 0.9.0, transformers 5.24 and torch 2.15.
 #   make.py SHARED/models/tales-2m
 import json
 import random
@@ -17,6 +17,7 @@ import draft_heads  # noqa: E402
 sys.modules["hs_connectors"] = types.SimpleNamespace(FileTransfer=object, HiddenStatesTransfer=object)
 import torch  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
+from speculators.models.dflash import DFlashDraftModel, DFlashSpeculatorConfig  # noqa: E402
 from speculators.models.eagle3 import Eagle3DraftModel, Eagle3SpeculatorConfig  # noqa: E402
 from transformers import LlamaForCausalLM  # noqa: E402
 
@@ -57,6 +58,31 @@ def drafts_of(folder, ids, states):
     return [(d + model.d2t[d])[0].tolist() for d in drafted]
 
 
+@torch.no_grad()
+def blocks_of(folder, target, ids):
+    """[position]: what the block that begins with the token there says of the tokens after it."""
+    facts = json.loads((folder / "config.json").read_text())
+    config = DFlashSpeculatorConfig(**{k: v for k, v in facts.items() if k != "architectures"})
+    config.transformer_layer_config._attn_implementation = "eager"
+    model = DFlashDraftModel(config).float().eval()
+    weights = {k: v.float() if v.is_floating_point() else v for k, v in load_file(folder / "model.safetensors").items()}
+    missing, unknown = model.load_state_dict(weights, strict=False)
+    assert not unknown, unknown
+    model.embed_tokens.weight.copy_(target.model.embed_tokens.weight)
+    if "lm_head.weight" in missing:
+        model.lm_head.weight.copy_(target.lm_head.weight)
+    streams = target(ids, output_hidden_states=True).hidden_states
+    states = torch.cat([streams[i] for i in config.aux_hidden_state_layer_ids], dim=-1)
+    n, size = ids.shape[1], config.block_size
+    wide = torch.nn.functional.pad(ids, (0, size))  # anchors stand at least a block before the end
+    _, logits, _, _, at = model._backbone_forward(
+        torch.nn.functional.pad(states, (0, 0, 0, size)), wide, torch.ones_like(wide),
+        torch.zeros(1, n + size, target.config.hidden_size), torch.zeros_like(wide), max_anchors=n)
+    assert at[::size].tolist() == list(range(n))
+    said = logits[0].argmax(-1).reshape(n, size)[:, 0 if config.sample_from_anchor else 1:]
+    return (said + model.d2t[said] if model.d2t is not None else said).tolist()
+
+
 def main():
     tales = Path(sys.argv[1])
     target = LlamaForCausalLM.from_pretrained(tales, torch_dtype=torch.float32).eval()
@@ -64,11 +90,14 @@ def main():
     with tempfile.TemporaryDirectory() as at:
         for variant in draft_heads.VARIANTS:
             draft_heads.speculators(tales, Path(at) / variant, variant)
+        for variant in draft_heads.BLOCKS:
+            draft_heads.blocks(tales, Path(at) / variant, variant)
         for seed in range(2):
             ids = text_of(target, seed)
             states = states_of(target, ids)
             texts.append({"ids": ids[0].tolist(),
-                          **{v: drafts_of(Path(at) / v, ids, states) for v in draft_heads.VARIANTS}})
+                          **{v: drafts_of(Path(at) / v, ids, states) for v in draft_heads.VARIANTS},
+                          **{v: blocks_of(Path(at) / v, target, ids) for v in draft_heads.BLOCKS}})
     (HERE / "goldens.json").write_text(json.dumps({"texts": texts}) + "\n")
 
 
