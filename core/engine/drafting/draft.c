@@ -46,6 +46,7 @@ static gw_status open_draft_session(gw_drafter *d, const gw_drafter_options *o) 
     GW_TRY(gw_session_new(o->model, &session, &d->draft));
     GW_TRY(gw_session_draw_rows(d->draft));
     GW_TRY(gw_draft_hidden_open(d));
+    d->records[GW_DRAFT_MODEL].whole = d->hidden.block.rows > 0;
     GW_TRY(gw_draft_ahead_open(d));
     if (o->accept == GW_ACCEPT_REJECTION) {
         d->p = calloc((size_t)GW_DRAFT_MAX * (size_t)d->n_vocab, sizeof *d->p);

@@ -11,6 +11,8 @@
  * beginning, where its model has read all but a few tokens: later a probe has to read all that was
  * generated without it. */
 static const double LEDGER_STEPS = 2, LEDGER_SHARE = 0.01;
+/* A probe costs more than that where drafts come all at once. */
+static const double LEDGER_STEPS_WHOLE = 3;
 /* Gains that can be lost again. */
 static const double LEDGER_CAP_STEPS = 4;
 /* Of the first single step behind drafts, what of its time is theirs: at most that many steps. */
@@ -35,6 +37,7 @@ enum {
     STEP_EVERY = 16,    /* passes until the time of a single step is taken again    */
     STEP_EVERY_SAFE = 64,
     PROBE_LENGTH = 2,
+    WHOLE_ROWS = 8, /* of a probe whose drafts come all at once */
     CALM = 2,      /* single steps in a row that are not the quickest: caches and clocks are warm */
     WARM_MOST = 12 /* single steps after which that is taken for granted */
 };
@@ -199,18 +202,20 @@ static forecast forecast_pass(const gw_length *l, const gw_draft_record *r, int 
 }
 
 /* May a pass lose that many seconds, of this part of the share? */
-static int affordable(const gw_length *l, double loss, double part) {
+static int affordable(const gw_length *l, const gw_draft_record *r, double loss, double part) {
     double share = part * LEDGER_SHARE * l->elapsed;
-    return l->saved - loss >= -(LEDGER_STEPS * gw_length_step_seconds(l) + share);
+    double steps = r->whole ? LEDGER_STEPS_WHOLE : LEDGER_STEPS;
+    return l->saved - loss >= -(steps * gw_length_step_seconds(l) + share);
 }
 
-/* A pass may be twice as wide as any that was measured: a guess must not reach further. */
-static int widest_sensible(const gw_length *l) {
+/* A pass may be twice as wide as any that was measured: a guess must not reach further. Where
+ * drafts come all at once, few of them cannot pay, and the first pass has that many rows. */
+static int widest_sensible(const gw_length *l, const gw_draft_record *r) {
     int widest = 1;
     for (int w = 2; w <= GW_DECODE_MAX; w++) {
         widest = is_known(l, w) ? w : widest;
     }
-    return 2 * widest;
+    return r->whole && 2 * widest < WHOLE_ROWS ? WHOLE_ROWS : 2 * widest;
 }
 
 static gw_length_plan choose_by_cost(const gw_length *l, const gw_draft_record *r, int limit,
@@ -222,11 +227,11 @@ static gw_length_plan choose_by_cost(const gw_length *l, const gw_draft_record *
     }
     double single = 1 / step;
     plan.rate = plan.price = WORTH_IT * single;
-    int widest = widest_sensible(l);
+    int widest = widest_sensible(l, r);
     for (int k = 1; k <= limit && k < widest; k++) {
         forecast f = forecast_pass(l, r, k, behind, trust);
         double rate = f.tokens / f.seconds;
-        int worst_fits = affordable(l, f.seconds - step, 1);
+        int worst_fits = affordable(l, r, f.seconds - step, 1);
         if (rate > plan.rate && worst_fits) {
             plan.k = k;
             plan.rate = rate;
@@ -237,9 +242,11 @@ static gw_length_plan choose_by_cost(const gw_length *l, const gw_draft_record *
         return (gw_length_plan){.rate = single};
     }
     if (plan.k == 0) {
-        int k = limit < PROBE_LENGTH || widest <= PROBE_LENGTH ? 1 : PROBE_LENGTH;
+        int few = r->whole ? WHOLE_ROWS - 1 : PROBE_LENGTH;
+        int k = limit < few || widest <= few ? 1 : few;
+        k = r->whole && limit < few ? limit : k;
         forecast f = forecast_pass(l, r, k, behind, trust);
-        plan.k = affordable(l, f.seconds - step, 0.5) ? k : 0;
+        plan.k = affordable(l, r, f.seconds - step, 0.5) ? k : 0;
         plan.price = 0; /* a probe is meant to be seen through */
     } else if (plan.k > 0 && r->seconds > 0) {
         double had = r->tokens / r->seconds;

@@ -8,7 +8,7 @@
  *
  * cost: the k, or none, with the most expected tokens per second, from measured times of a draft
  * step and of a pass of each width, and from running acceptances. A ledger bounds what wrong
- * guesses may cost: the seconds lost against single steps stay under LEDGER_STEPS single steps +
+ * guesses may cost: the seconds lost against single steps stay under two or three single steps +
  * LEDGER_SHARE of the time so far.
  */
 #ifndef GW_ENGINE_DRAFT_LENGTH_H
@@ -32,6 +32,7 @@ typedef struct gw_draft_record {
     gw_timing step;     /* seconds of a drafted token                                    */
     gw_timing read;     /* seconds of a pass over a few tokens of the text, up to a draft  */
     gw_timing catch_up; /* seconds per token of the text where more are read, as a prompt */
+    int whole; /* all drafts of a pass come at once, in the seconds of `read`              */
     double tried[GW_DRAFT_MAX], kept[GW_DRAFT_MAX];           /* by position, those before kept */
     double bin_tried[GW_TRUST_BINS], bin_kept[GW_TRUST_BINS]; /* by the draft's own trust   */
     double tokens, seconds; /* of recent passes with this source: the rate they had       */
