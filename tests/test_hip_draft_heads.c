@@ -1,6 +1,7 @@
 /* tests/test_hip_draft_heads.c - heads of EAGLE-3 and DFlash, emulated at both wave widths. */
 #include "tests/draft_heads_cases.h"
 
+#include "tests/batch_cases.h"
 #include "tests/hip_drivers.h"
 
 static void on_the_emulator(void **state) {
@@ -16,8 +17,34 @@ static void on_the_emulator(void **state) {
     }
 }
 
+static void many_by_blocks(void **state) {
+    (void)state;
+    char path[128], model[128];
+    (void)shared_path("models/tales-2m");
+    snprintf(path, sizeof path, "%s/seer-block", hc_folder);
+    snprintf(model, sizeof model, "%s/silent", hc_folder);
+    const bc_plan p = {.model = model,
+                       .head = path,
+                       .device = "hip",
+                       .kv_type = "f32",
+                       .requests = 6,
+                       .parallel = 3,
+                       .chunk = 50,
+                       .tokens = 64 * 9,
+                       .stem = 20,
+                       .own = 8,
+                       .answer = 12,
+                       .length = "fixed:3",
+                       .seed = 3};
+    gw_batch_stats s = bc_check(&p);
+    print_message("  %d of %d drafts accepted\n", (int)s.draft_accepted, (int)s.drafted);
+    assert_true(s.drafted > 20 && s.draft_accepted * 4 > s.drafted);
+}
+
 static int run_all(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(on_the_emulator)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(on_the_emulator),
+                                       cmocka_unit_test(many_by_blocks)};
+    cmocka_set_test_filter(getenv("GODWIT_TEST"));
     return cmocka_run_group_tests(tests, hc_make, hc_remove);
 }
 
