@@ -277,6 +277,13 @@ static inline void hc_prompts(const gw_model *m, int silent, prompt_list *out) {
     }
 }
 
+/* GODWIT_DRAFT_PROMPTS above 1: so many instead of `usual`. */
+static inline int hc_prompts_wanted(int usual) {
+    const char *wish = getenv("GODWIT_DRAFT_PROMPTS");
+    const int n = wish != NULL ? atoi(wish) : 0;
+    return n <= 1 ? usual : n < PROMPTS_MAX ? n : PROMPTS_MAX;
+}
+
 /* The texts are the CPU's without drafts. */
 static inline gw_draft_stats hc_check(const char *device, const hc_case *c) {
     gw_model *cpu = hc_open_for(c->silent, NULL, "cpu", NULL);
@@ -288,7 +295,7 @@ static inline gw_draft_stats hc_check(const char *device, const hc_case *c) {
     static prompt_list prompts;
     gw_draft_stats stats;
     hc_prompts(cpu, c->silent, &prompts);
-    for (int i = 0; i < c->prompts; i++) {
+    for (int i = 0; i < hc_prompts_wanted(c->prompts); i++) {
         text want, got;
         size_t n = prompts.n[i] < 40 ? prompts.n[i] : 40;
         plain_text(cpu, plain, row, 7, prompts.ids[i], n, 32, &want);
