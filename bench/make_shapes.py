@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """bench/make_shapes.py - GGUF files of random weights in the shapes of hybrid, latent-attention and
-per-layer-input models, for speed and memory, not for text.
+per-layer-input models, and of drafters by blocks, for speed and memory, not for text.
 
     bench/make_shapes.py SHAPE FORMAT OUT.gguf [--layers N] [--vocab N] [--seed N]
 
-SHAPE: qwen3.5-35b-a3b, qwen3.5-27b, deepseek-v2-lite, gemma4-e2b.
+SHAPE: qwen3.5-35b-a3b, qwen3.5-27b, deepseek-v2-lite, gemma4-e2b; dflash-8b-16 and dflash-8b-8, for
+a model 4,096 wide of 128,256 tokens and 31 layers or more, whose embedding and head they take.
 FORMAT: f16, q8_0, q4_k; rows that are no multiple of 256 wide take q5_0 instead of q4_k.
 Weights are about N(0, 0.02), norms 1; one draw of each shape serves all layers. Needs numpy.
 """
@@ -31,7 +32,9 @@ SHAPES = {
     "gemma4-e2b": dict(arch="gemma4", layers=35, width=1536, heads=8, kv_heads=1, head=512,
                        head_local=256, shared=20, every=5, window=512, inputs=256, ff=6144,
                        vocab=262144, context=131072, base=1e6),
-}
+} | {f"dflash-8b-{n}": dict(arch="dflash", layers=5, width=4096, heads=32, kv_heads=8, head=128,
+                            ff=12288, block=n, taps=(2, 9, 16, 23, 30), vocab=128256, context=8192,
+                            base=1e6) for n in (8, 16)}
 
 
 # ---- values of GGUF's header ------------------------------------------------------------------
@@ -216,7 +219,25 @@ def gemma(s):
     return keys_of, out
 
 
-FAMILIES = {"qwen35": qwen, "qwen35moe": qwen, "deepseek2": deepseek, "gemma4": gemma}
+def dflash(s):
+    d, heads, kv = s["width"], s["heads"] * s["head"], s["kv_heads"] * s["head"]
+    keys_of = {"attention.head_count_kv": u32(s["kv_heads"]), "attention.key_length": u32(s["head"]),
+               "attention.value_length": u32(s["head"]), "rope.dimension_count": u32(s["head"]),
+               "feed_forward_length": u32(s["ff"]), "block_size": u32(s["block"]),
+               "target_layers": numbers(s["taps"])}
+    out = [("fc.weight", (d, len(s["taps"]) * d), "big", 0), ("enc.output_norm.weight", (d,), "f32", 1)]
+    for l in range(s["layers"]):
+        p = f"blk.{l}."
+        out += [(p + "attn_norm.weight", (d,), "f32", 1), (p + "ffn_norm.weight", (d,), "f32", 1),
+                (p + "attn_q_norm.weight", (s["head"],), "f32", 1),
+                (p + "attn_k_norm.weight", (s["head"],), "f32", 1),
+                (p + "attn_q.weight", (heads, d), "big", 0), (p + "attn_k.weight", (kv, d), "big", 0),
+                (p + "attn_v.weight", (kv, d), "big", 0), (p + "attn_output.weight", (d, heads), "big", 0)]
+        out += gated(p, "", d, s["ff"])
+    return keys_of, out
+
+
+FAMILIES = {"qwen35": qwen, "qwen35moe": qwen, "deepseek2": deepseek, "gemma4": gemma, "dflash": dflash}
 
 
 # ---- values of weights --------------------------------------------------------------------------
@@ -271,9 +292,10 @@ def main():
     arch, rng = s["arch"], np.random.default_rng(args.seed)
     keys, tensors = FAMILIES[arch](s)
     d = s["width"]
-    tensors = [("token_embd.weight", (s["vocab"], d), "big", 0)] + tensors
+    if arch != "dflash":
+        tensors = [("token_embd.weight", (s["vocab"], d), "big", 0)] + tensors
     tensors += [("output_norm.weight", (d,), "f32", 1)]
-    if arch != "gemma4":  # which takes its embedding again
+    if arch not in ("gemma4", "dflash"):  # the one takes its embedding again
         tensors += [("output.weight", (s["vocab"], d), "big", 0)]
     tensors = [(n, shape, format_of(shape, kind, args.format), how)
                for n, shape, kind, how in tensors]
@@ -281,6 +303,7 @@ def main():
           "general.file_type": u32(FILE_TYPES[args.format]), "general.quantization_version": u32(2)}
     kv |= {f"{arch}.{k}": v for k, v in (common(s) | keys).items()}
     kv |= {f"tokenizer.ggml.{k}": v for k, v in vocabulary(s["vocab"]).items()}
+    kv |= {"tokenizer.ggml.mask_token_id": u32(3)} if arch == "dflash" else {}
 
     def size(shape, fmt):
         return int(np.prod(shape, dtype=np.int64)) // FORMATS[fmt][1] * FORMATS[fmt][2]
