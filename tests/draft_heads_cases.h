@@ -232,7 +232,7 @@ static inline void hc_blocks(const char *device) {
     assert_non_null(all);
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
         gw_model *m = hc_open(NULL, device, NULL), *model = hc_open(heads[i], device, NULL);
-        gw_session_options o = {.n_ctx = HC_CTX, .chunk = 20, .kv_type = "f32"};
+        gw_session_options o = {.n_ctx = HC_CTX, .chunk = 5, .kv_type = "f32"};
         gw_session *target = NULL, *head = NULL;
         int32_t layer[GW_TAPS];
         int taps = 0;

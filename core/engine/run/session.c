@@ -541,8 +541,9 @@ gw_status gw_session_set_prompt(gw_session *s, const int32_t *tokens, int32_t n,
     int32_t part = gw_views_stop(&s->views, pos, &whole) - pos;
     part = whole || part < most ? part : most;
     gw_session_set_step(s, tokens, part, pos);
+    const int32_t seen = s->model->draft_block.rows > 0 ? part : n;
     for (int32_t i = 0; i < part && s->n_source == 0; i++) {
-        s->step.last[i] = pos + n - 1;
+        s->step.last[i] = pos + seen - 1;
     }
     *rows = part;
     if (s->seeing.parts == 0) {
