@@ -101,7 +101,7 @@ static void many(void **state) {
                            .kv_type = "f32",
                            .requests = parallel[i] + 4,
                            .parallel = parallel[i],
-                           .chunk = 50,
+                           .chunk = k == 1 ? 9 : 50,
                            .tokens = 64 * (5 + 2 * parallel[i]),
                            .stem = 70,
                            .own = 20,

@@ -10,6 +10,8 @@
 
 /* Passes after which the time of a width is no longer believed. */
 enum { FORGET_AFTER = 256 };
+/* Of a pass of a model that drafts by blocks: a block, and what its text has missed. */
+enum { BLOCK_ROWS = 2 * GW_DECODE_MAX };
 /* Of drafts, how many of them the common experience is worth against a sequence's own; what is left
  * of a sequence's own experience after a draft, and after a pass without any: what did not pay is
  * tried again some time. */
@@ -27,6 +29,10 @@ static gw_status open_model(gw_batch *b, gw_model *model) {
         .n_ctx = b->n_ctx, .chunk = b->chunk, .kv_type = b->o.kv_type, .cancel = b->o.cancel};
     gw_sharing sharing = {
         .slots = b->parallel, .pages = b->stats.pages, .widest = b->session->sharing.widest};
+    d->block = gw_model_draft_block(model);
+    if (d->block.rows > 0 && sharing.widest < BLOCK_ROWS) {
+        sharing.widest = BLOCK_ROWS;
+    }
     int32_t its = gw_model_n_vocab(model), ours = gw_model_n_vocab(b->model);
     GW_TRY(gw_draft_same_vocab(b->model, model));
     GW_TRY(gw_session_make(model, &so, &sharing, &d->model));
@@ -34,7 +40,6 @@ static gw_status open_model(gw_batch *b, gw_model *model) {
         return gw_fail(GW_E_UNSUPPORTED, model->name,
                        "has recurrent blocks: such models draft for one text at a time");
     }
-    d->block = gw_model_draft_block(model);
     d->model->cancel = NULL;
     d->vocab = its < ours ? its : ours;
     if (gw_model_draft_tokens(model) != NULL) {
@@ -375,33 +380,46 @@ static gw_status take_step(gw_batch *b, int32_t n, int32_t j) {
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
+/* Rows that a sequence has missed, and those of its block. */
+static int32_t block_rows(const gw_seq *s) {
+    return s->n - 1 - s->drafts.read + s->drafts.block;
+}
+
+static int32_t fill_block(gw_drafts *d, const gw_seq *s, int32_t rows, int *ruled) {
+    int32_t end = s->n - 1, at = end + d->block.first;
+    for (int32_t p = s->drafts.read; p < end + s->drafts.block; p++) {
+        d->rows[rows] = (gw_row){.token = p <= end ? s->tokens[p] : d->block.mask,
+                                 .pos = p,
+                                 .slot = s->slot,
+                                 .last = p < end ? 0 : end - 1 + s->drafts.block};
+        ruled[rows] =
+            rule_of(d, s, &d->rules[rows]) && p >= at && p - at < s->drafts.n;
+        rows++;
+    }
+    return rows;
+}
+
 /* Blocks of sequences of d->of from `first` on, as many as a pass has rows for; *end: the one after
- * them. A block is the last token and masks; what its rows leave in the cache is not read again. */
+ * them. A block is the last token and masks, and before it, in the same pass, come the rows of text
+ * that it lacks. What a block's rows leave in the cache is not read again. */
 static gw_status draft_blocks(gw_batch *b, int32_t first, int32_t n, int32_t *end) {
     gw_drafts *d = &b->drafts;
     int32_t rows = 0, widest = gw_session_widest(d->model), row = 0;
     int ruled[GW_PARALLEL_MAX];
-    for (*end = first; *end < n && rows + d->of[*end]->drafts.block <= widest; (*end)++) {
-        const gw_seq *s = d->of[*end];
-        for (int32_t i = 0; i < s->drafts.block; i++) {
-            d->rows[rows] = (gw_row){.token = i == 0 ? s->tokens[s->n - 1] : d->block.mask,
-                                     .pos = s->n - 1 + i,
-                                     .slot = s->slot,
-                                     .last = s->n - 2 + s->drafts.block};
-            ruled[rows] = rule_of(d, s, &d->rules[rows]) && i >= d->block.first &&
-                          i - d->block.first < s->drafts.n;
-            rows++;
-        }
+    for (*end = first; *end < n && rows + block_rows(d->of[*end]) <= widest; (*end)++) {
+        rows = fill_block(d, d->of[*end], rows, ruled);
     }
     GW_TRY(gw_draft_states_give(b, d->rows, rows, 1));
     GW_TRY(gw_rows_decode(d->model, d->rows, rows, NULL, NULL));
     GW_TRY(draw(d, rows, ruled));
     for (int32_t i = first; i < *end; i++) {
         gw_seq *s = d->of[i];
+        row += s->n - 1 - s->drafts.read;
         for (int32_t j = 0; j < s->drafts.n; j++) {
             GW_TRY(take_draft(d, s, j, row + d->block.first + j));
         }
         row += s->drafts.block;
+        s->drafts.read = s->n - 1;
         gw_writer_forget(s->writer);
     }
     return GW_OK;
@@ -411,7 +429,9 @@ static gw_status draft_by_blocks(gw_batch *b, int32_t n) {
     gw_drafts *d = &b->drafts;
     double start = gw_seconds_now();
     for (int32_t i = 0; i < n; i++) {
-        GW_TRY(catch_up(b, d->of[i], d->of[i]->n - 1));
+        if (block_rows(d->of[i]) > BLOCK_ROWS) {
+            GW_TRY(catch_up(b, d->of[i], d->of[i]->n - 1));
+        }
     }
     for (int32_t first = 0, end; first < n; first = end) {
         GW_TRY(draft_blocks(b, first, n, &end));

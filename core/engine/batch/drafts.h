@@ -108,8 +108,8 @@ void gw_draft_states_begin(struct gw_batch *b, int32_t slot);
 gw_status gw_draft_states_take(struct gw_batch *b, const gw_row *rows, int32_t n);
 /* The same, and the draft model is about to read the same rows. */
 gw_status gw_draft_states_read(struct gw_batch *b, const gw_row *rows, int32_t n);
-/* The draft model is about to run rows of text, or of its own drafts (of a block: all of its rows);
- * then these have run. */
+/* The draft model is about to run rows of text, or of its own drafts; then these have run. Rows
+ * that see another one (gw_row.last) are a block's. */
 gw_status gw_draft_states_give(struct gw_batch *b, const gw_row *rows, int32_t n, int drafted);
 gw_status gw_draft_states_own(struct gw_batch *b, const gw_row *rows, int32_t n);
 

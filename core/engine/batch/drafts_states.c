@@ -23,7 +23,9 @@ gw_status gw_draft_states_open(gw_batch *b) {
     if (draft == NULL || !gw_model_predicts(draft->model)) {
         return GW_OK;
     }
-    int32_t widest = gw_session_widest(b->session), slots = b->parallel;
+    int32_t widest = gw_session_widest(b->session), wide = gw_session_widest(draft);
+    int32_t slots = b->parallel;
+    widest = wide > widest ? wide : widest;
     size_t most = (size_t)(b->chunk > widest ? b->chunk : widest);
     int32_t layer[GW_TAPS], width = gw_model_given_width(draft->model);
     int taps = 0;
@@ -150,10 +152,10 @@ gw_status gw_draft_states_give(gw_batch *b, const gw_row *rows, int32_t n, int d
     }
     for (int32_t i = 0; i < n; i++) {
         float *to = row_of(t, t->given, i);
-        if (drafted && b->drafts.block.rows > 0) {
+        if (b->drafts.block.rows > 0 && rows[i].last > 0) { /* of a block */
             memset(to, 0, (size_t)t->width * sizeof *to);
             to[t->own_at] = 1.0f;
-        } else if (drafted) {
+        } else if (drafted && b->drafts.block.rows == 0) {
             memcpy(to, row_of(t, t->own, rows[i].slot), (size_t)t->width * sizeof *to);
         } else {
             before(b, &rows[i], to);
