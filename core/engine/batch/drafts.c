@@ -255,32 +255,44 @@ gw_status gw_drafts_read(gw_batch *b, const gw_row *rows, int32_t n) {
     return gw_rows_prefill(b->drafts.model, rows, n);
 }
 
-/* What the model has missed of an answer before position `end`. */
-static gw_status catch_up(gw_batch *b, gw_seq *s, int32_t end) {
-    gw_drafts *d = &b->drafts;
+/* The model reads d->rows [*n]. */
+static gw_status read_rows(gw_batch *b, int32_t *n) {
+    int32_t rows = *n;
+    *n = 0;
+    if (rows == 0) {
+        return GW_OK;
+    }
+    GW_TRY(gw_draft_states_give(b, b->drafts.rows, rows, 0));
+    return gw_rows_prefill(b->drafts.model, b->drafts.rows, rows);
+}
+
+/* What the model has missed of an answer before position `end` joins d->rows [*n], which are read
+ * when they are a chunk. */
+static gw_status catch_up(gw_batch *b, gw_seq *s, int32_t end, int32_t *n) {
     while (s->drafts.read < end) {
-        int32_t left = end - s->drafts.read, n = left < b->chunk ? left : b->chunk;
-        for (int32_t i = 0; i < n; i++) {
-            int32_t p = s->drafts.read + i;
-            d->rows[i] = (gw_row){.token = s->tokens[p], .pos = p, .slot = s->slot};
-        }
-        GW_TRY(gw_draft_states_give(b, d->rows, n, 0));
-        GW_TRY(gw_rows_prefill(d->model, d->rows, n));
-        s->drafts.read += n;
+        int32_t p = s->drafts.read++;
+        b->drafts.rows[(*n)++] = (gw_row){.token = s->tokens[p], .pos = p, .slot = s->slot};
+        GW_TRY(*n == b->chunk ? read_rows(b, n) : GW_OK);
     }
     return GW_OK;
 }
 
-/* Hidden states do not wait for ever. */
+/* Hidden states do not wait for ever; when those of a sequence have to be read, those of all are:
+ * a pass of many rows takes hardly longer. */
 static gw_status read_states(gw_batch *b, int32_t n) {
-    for (int32_t i = 0; b->drafts.states.width > 0 && i < n; i++) {
-        gw_seq *s = b->order[i];
-        int32_t end = s->pos < s->n - 1 ? s->pos : s->n - 1;
-        if (s->state == GW_SEQ_RUNNING && end - s->drafts.read >= GW_DECODE_MAX) {
-            GW_TRY(catch_up(b, s, end));
+    int32_t rows = 0, longest = 0;
+    for (int32_t turn = 0; b->drafts.states.width > 0 && turn < 2; turn++) {
+        for (int32_t i = 0; i < n; i++) {
+            gw_seq *s = b->order[i];
+            int32_t end = s->pos < s->n - 1 ? s->pos : s->n - 1, missed = end - s->drafts.read;
+            if (s->state != GW_SEQ_RUNNING || missed <= 0) {
+                continue;
+            }
+            longest = missed > longest ? missed : longest;
+            GW_TRY(turn == 1 && longest >= GW_DECODE_MAX ? catch_up(b, s, end, &rows) : GW_OK);
         }
     }
-    return GW_OK;
+    return read_rows(b, &rows);
 }
 
 /* Rows of step j: of each sequence that has that many drafts before it and one more to come. In the
@@ -428,11 +440,13 @@ static gw_status draft_blocks(gw_batch *b, int32_t first, int32_t n, int32_t *en
 static gw_status draft_by_blocks(gw_batch *b, int32_t n) {
     gw_drafts *d = &b->drafts;
     double start = gw_seconds_now();
+    int32_t missed = 0;
     for (int32_t i = 0; i < n; i++) {
         if (block_rows(d->of[i]) > BLOCK_ROWS) {
-            GW_TRY(catch_up(b, d->of[i], d->of[i]->n - 1));
+            GW_TRY(catch_up(b, d->of[i], d->of[i]->n - 1, &missed));
         }
     }
+    GW_TRY(read_rows(b, &missed));
     for (int32_t first = 0, end; first < n; first = end) {
         GW_TRY(draft_blocks(b, first, n, &end));
     }
@@ -445,9 +459,11 @@ static gw_status draft_by_blocks(gw_batch *b, int32_t n) {
 /* Drafts of the n sequences of d->of, as many as each has been promised. */
 static gw_status draft_by_model(gw_batch *b, int32_t n) {
     gw_drafts *d = &b->drafts;
+    int32_t missed = 0;
     for (int32_t i = 0; i < n; i++) {
-        GW_TRY(catch_up(b, d->of[i], d->of[i]->n - 1));
+        GW_TRY(catch_up(b, d->of[i], d->of[i]->n - 1, &missed));
     }
+    GW_TRY(read_rows(b, &missed));
     for (int32_t j = 0; j < GW_DRAFT_MAX; j++) {
         int32_t rows = fill_step(b, n, j);
         if (rows == 0) {
