@@ -13,8 +13,9 @@ static float *row_of(const gw_draft_states *t, float *rows, int32_t i) {
     return rows + (size_t)i * (size_t)t->width;
 }
 
-static float *waiting(const gw_draft_states *t, int32_t slot, int32_t i) {
-    return row_of(t, t->rows, slot * WAITING + i);
+/* A ring: the last positions of the slot, each at its own place. */
+static float *waiting(const gw_draft_states *t, int32_t slot, int32_t pos) {
+    return row_of(t, t->rows, slot * WAITING + pos % WAITING);
 }
 
 gw_status gw_draft_states_open(gw_batch *b) {
@@ -80,12 +81,10 @@ static void keep(gw_draft_states *t, const gw_row *row, int32_t i) {
     }
     n = row->pos - first;
     if (n == WAITING) {
-        memmove(waiting(t, slot, 0), waiting(t, slot, 1),
-                (size_t)(WAITING - 1) * (size_t)t->width * sizeof *t->rows);
         first++;
         n--;
     }
-    memcpy(waiting(t, slot, n), row_of(t, t->pass, i), (size_t)t->width * sizeof *t->rows);
+    memcpy(waiting(t, slot, row->pos), row_of(t, t->pass, i), (size_t)t->width * sizeof *t->rows);
     t->first[slot] = first;
     t->n[slot] = n + 1;
 }
@@ -116,7 +115,7 @@ static void before(const gw_batch *b, const gw_row *row, float *to) {
     int32_t at = row->pos - (b->drafts.block.rows == 0) - t->first[row->slot];
     size_t bytes = (size_t)t->width * sizeof *to;
     if (at >= 0 && at < t->n[row->slot]) {
-        memcpy(to, waiting(t, row->slot, at), bytes);
+        memcpy(to, waiting(t, row->slot, t->first[row->slot] + at), bytes);
     } else {
         memset(to, 0, bytes);
     }
