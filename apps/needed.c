@@ -40,7 +40,7 @@ static const rule rules[] = {
     {"a second set of experts by group", NULL, "_chexps.", "", 0},
     {"a convolution over the last positions", "conv", "conv1d shortconv .conv.conv. short_conv",
      "conv_L_cache", 0},
-    {"selective scan, a decay for each channel and state (Mamba-1)", NULL, "ssm_a .A_log",
+    {"selective scan, a decay for each channel and state (Mamba-1)", "ssm channels", "ssm_a .A_log",
      "mamba_dt_rank time_step_rank", 2},
     {"gated delta net", "delta",
      "ssm_beta ssm_ba. ssm_f_a. linear_attn.in_proj linear_attn.b_proj f_a_proj. forget_gate.",

@@ -61,10 +61,11 @@ typedef struct gw_cpu_conv {
 } gw_cpu_conv;
 
 /* One row of SCAN of one head: memory [keys, width]. q and k are brought to length (DELTA); d: the
- * decay of key j at j * d_step; beta: the write strength, or the step (SSM); skip: D (SSM). */
+ * decay of key j at j * d_step, by channel (SSM) A [keys, width]; beta: the write strength, or the
+ * step (SSM); skip: D (SSM); steps, skips [width]: those by channel. */
 typedef struct gw_cpu_scan {
     size_t keys, width, d_step;
-    const float *q, *k, *v, *d;
+    const float *q, *k, *v, *d, *steps, *skips;
     float beta, skip;
 } gw_cpu_scan;
 
@@ -93,9 +94,11 @@ typedef struct gw_cpu_ops {
     void (*conv)(float *y, const float *const *x, const float *w, const float *bias,
                  const gw_cpu_conv *c, size_t from, size_t n);
     /* Columns [0, n) of the memory `from` of the row before become those of `to`, which may be the
-     * same; y[n]: what it answers. v, from, to and y begin at the first column. */
+     * same; y[n]: what it answers. v, from, to and y begin at the first column, and what the scan
+     * by channel has of each. */
     void (*scan_delta)(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n);
     void (*scan_ssm)(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n);
+    void (*scan_channels)(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n);
     int attend_multiple; /* head widths in digits, and of listed rows, are multiples of this */
 } gw_cpu_ops;
 

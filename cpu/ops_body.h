@@ -317,4 +317,5 @@ static const gw_cpu_ops NAME(ops) = {.norm = NAME(norm),
                                      .conv = NAME(conv),
                                      .scan_delta = NAME(scan_delta),
                                      .scan_ssm = NAME(scan_ssm),
+                                     .scan_channels = NAME(scan_channels),
                                      .attend_multiple = 16};

@@ -448,6 +448,19 @@ static void scan_ssm(float *y, float *to, const float *from, const gw_cpu_scan *
     }
 }
 
+static void scan_channels(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n) {
+    for (size_t c = 0; c < n; c++) {
+        float x = s->v[c], t = s->steps[c], u = t * x, out = 0.0f;
+        for (size_t j = 0; j < s->keys; j++) {
+            size_t at = j * s->width + c;
+            float m = fmaf(s->k[j], u, from[at] * gw_exp(t * s->d[at]));
+            to[at] = m;
+            out = fmaf(s->q[j], m, out);
+        }
+        y[c] = fmaf(s->skips[c], x, out);
+    }
+}
+
 const gw_cpu_ops gw_cpu_ops_scalar = {.level = GW_CPU_SCALAR,
                                       .norm = norm,
                                       .head_norm = head_norm,
@@ -462,4 +475,5 @@ const gw_cpu_ops gw_cpu_ops_scalar = {.level = GW_CPU_SCALAR,
                                       .conv = conv,
                                       .scan_delta = scan_delta,
                                       .scan_ssm = scan_ssm,
+                                      .scan_channels = scan_channels,
                                       .attend_multiple = 1};

@@ -110,3 +110,53 @@ VT static void NAME(scan_ssm)(float *y, float *to, const float *from, const gw_c
         gw_cpu_ops_scalar.scan_ssm(y + c, to + c, from + c, &rest, n - c);
     }
 }
+
+GW_INLINE VT void NAME(ssm_channels)(const int vecs, float *y, float *to, const float *from,
+                                     const gw_cpu_scan *s, size_t c) {
+    vf t[NAME(SCAN_VECS)], u[NAME(SCAN_VECS)], out[NAME(SCAN_VECS)], d[NAME(SCAN_VECS)];
+    GW_UNROLL
+    for (int i = 0; i < vecs; i++) {
+        t[i] = v_load(s->steps + c + i * VW);
+        u[i] = v_mul(t[i], v_load(s->v + c + i * VW));
+        out[i] = v_zero();
+    }
+    for (size_t j = 0; j < s->keys; j++) {
+        const vf k = v_set(s->k[j]), q = v_set(s->q[j]);
+        const size_t at = j * s->width + c;
+        GW_UNROLL
+        for (int i = 0; i < vecs; i++) {
+            d[i] = v_mul(t[i], v_load(s->d + at + i * VW));
+        }
+        NAME(exp_all)(d, vecs);
+        GW_UNROLL
+        for (int i = 0; i < vecs; i++) {
+            vf m = v_fma(k, u[i], v_mul(v_load(from + at + i * VW), d[i]));
+            v_store(to + at + i * VW, m);
+            out[i] = v_fma(q, m, out[i]);
+        }
+    }
+    GW_UNROLL
+    for (int i = 0; i < vecs; i++) {
+        const size_t at = c + (size_t)(i * VW);
+        v_store(y + at, v_fma(v_load(s->skips + at), v_load(s->v + at), out[i]));
+    }
+}
+
+VT static void NAME(scan_channels)(float *y, float *to, const float *from, const gw_cpu_scan *s,
+                                   size_t n) {
+    size_t c = 0;
+    for (; c + NAME(SCAN_VECS) * VW <= n; c += NAME(SCAN_VECS) * VW) {
+        NAME(ssm_channels)(NAME(SCAN_VECS), y, to, from, s, c);
+    }
+    for (; c + VW <= n; c += VW) {
+        NAME(ssm_channels)(1, y, to, from, s, c);
+    }
+    if (c < n) {
+        gw_cpu_scan rest = *s;
+        rest.v += c;
+        rest.d += c;
+        rest.steps += c;
+        rest.skips += c;
+        gw_cpu_ops_scalar.scan_channels(y + c, to + c, from + c, &rest, n - c);
+    }
+}

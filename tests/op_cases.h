@@ -645,7 +645,9 @@ static void oc_conv(op_setup *s) {
 
 static void oc_scan(op_setup *s) {
     const op_case *c = s->c;
-    int wide = c->heads * c->v_dim, decays = c->by_channel ? c->heads * c->e : c->heads;
+    int ssm = c->scan == GW_SCAN_SSM, wide = c->heads * c->v_dim;
+    int decays = !c->by_channel ? c->heads : ssm ? wide : c->heads * c->e;
+    int many = ssm && c->by_channel ? wide * c->e : c->heads;
     s->node.args.scan = (gw_scan_args){.kind = c->scan,
                                        .heads = c->heads,
                                        .groups = c->kv_heads,
@@ -661,18 +663,18 @@ static void oc_scan(op_setup *s) {
     s->node.in[0] = oc_floats(s, "input", wide + 2 * c->kv_heads * c->e, 1.0f);
     oc_state(s, wide * c->e);
     s->node.in[2] = oc_floats(s, "decay", c->together ? 2 * c->heads : decays, 2.0f);
-    s->node.in[3] = c->scan == GW_SCAN_SSM ? NULL
-                    : c->together          ? s->node.in[2]
-                                           : oc_floats(s, "beta", c->heads, 2.0f);
-    gw_tensor *a = oc_vector(s, "A", c->heads, 1.0f);
+    s->node.in[3] = ssm           ? NULL
+                    : c->together ? s->node.in[2]
+                                  : oc_floats(s, "beta", c->heads, 2.0f);
+    gw_tensor *a = oc_vector(s, "A", many, 1.0f);
     float *values = oc_host(s, a);
-    for (int h = 0; h < c->heads; h++) {
+    for (int h = 0; h < many; h++) {
         values[h] = -0.1f - fabsf(values[h]);
     }
     assert_int_equal(s->backend->write(a->buf, 0, values, oc_tensor_bytes(a)), GW_OK);
     s->node.w[0] = a;
     s->node.w[1] = c->tiled ? NULL : oc_vector(s, "bias", decays, 1.0f);
-    s->node.w[2] = c->scan == GW_SCAN_SSM ? oc_vector(s, "D", c->heads, 1.0f) : NULL;
+    s->node.w[2] = ssm ? oc_vector(s, "D", ssm && c->by_channel ? wide : c->heads, 1.0f) : NULL;
     oc_make_output(s, GW_FMT_F32, wide);
 }
 

@@ -227,14 +227,14 @@ def test_blocks_of_unknown_families(tmp_path):
     assert blocks["experts"]["by"] == "route, experts" and "experts" in blocks["experts"]["seen"]
     assert not any(b["by"] is None for b in blocks.values())
 
-    for name, states, scan in (("mamba", (128, 16), "selective scan"), ("unheard", (4, 1), "state space")):
-        write_model(tmp_path / "m.gguf", name, {"block_count": 1}, {
+    for states, scan, by in (((128, 16), "selective scan", "ssm channels"), ((4, 1), "state space", "ssm")):
+        write_model(tmp_path / "m.gguf", "unheard", {"block_count": 1}, {
             n: (list(s), 0, bytes(4 * s[0] * s[1]))
             for n, s in {"token_embd.weight": (8, 32), "blk.0.ssm_conv1d.weight": (128, 4),
-                         "blk.0.ssm_a": states}.items()}, 8)
+                         "blk.0.ssm_a": states, "blk.0.attn_lightning.weight": (8, 32)}.items()}, 8)
         blocks = needed(tmp_path / "m.gguf")
-        assert set(blocks) == {"a convolution over the last positions", scan}
-        assert (blocks[scan]["by"] is None) == (name == "mamba")
+        assert set(blocks) == {"a convolution over the last positions", scan, "linear attention with a fixed decay"}
+        assert blocks[scan]["by"] == by and blocks["linear attention with a fixed decay"]["by"] is None
 
     bare = tmp_path / "bare"
     bare.mkdir()

@@ -13,7 +13,7 @@ enum { N_PROMPT = 19, N_TEXT = 40, CTX = 128 };
 
 static const char *const names[] = {
     "lfm2",        "mamba2",   "qwen3-next", "kimi-linear", "granite-hybrid", "falcon-h1",
-    "deepseek-v3", "gemma4-e", "gemma3n",    "deepseek-v4", "qwen4-exp",
+    "deepseek-v3", "gemma4-e", "gemma3n",    "deepseek-v4", "qwen4-exp",      "jamba",
 };
 
 typedef struct rig {
@@ -56,10 +56,12 @@ static void go_on(const rig *r, gw_session *s, int from, int to, int width, cons
 }
 
 static rig open_rig(const char *name) {
-    char folder[80];
+    char own[80], shared[80];
     rig r = {0};
-    snprintf(folder, sizeof folder, "goldens/%s", name);
-    gw_model_options o = {.path = shared_path(folder), .device = "cpu", .threads = 2};
+    snprintf(own, sizeof own, "tests/data/goldens-families/%s", name);
+    snprintf(shared, sizeof shared, "goldens/%s", name);
+    const char *folder = gw_path_look(own) != GW_PATH_NONE ? own : shared_path(shared);
+    gw_model_options o = {.path = folder, .device = "cpu", .threads = 2};
     must(gw_model_open(&o, &r.m));
     gw_model_info info;
     gw_model_describe(r.m, &info);

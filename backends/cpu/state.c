@@ -136,15 +136,17 @@ gw_status gw_cpu_record_conv(struct gw_segment *segment, const gw_kernel *kernel
 
 /* ---- SCAN ------------------------------------------------------------------------------------ */
 
-/* Of a thread's scratch: q, k and decays of a head, then a memory that is not kept. */
+/* Of a thread's scratch: q, k and decays of a head, steps of its channels, then a memory that is
+ * not kept. */
 typedef struct scan_room {
-    float *q, *k, *d, *memory;
+    float *q, *k, *d, *t, *memory;
 } scan_room;
 
 static scan_room room_of(const gw_cpu_launch *l, const gw_cpu_worker *worker) {
     size_t keys = (size_t)l->u.state.scan.k_dim;
     float *at = (float *)(void *)worker->scratch;
-    return (scan_room){at, at + keys, at + 2 * keys, at + 3 * keys};
+    float *t = at + 3 * keys;
+    return (scan_room){at, at + keys, at + 2 * keys, t, t + l->u.state.scan.v_dim};
 }
 
 /* exp(A softplus(x + bias)) */
@@ -173,19 +175,34 @@ static void load_delta(const gw_cpu_launch *l, int i, size_t h, size_t g, const 
     s->beta = gw_sigmoid(floats(l->u.state.beta, l->u.state.beta_stride, i)[h]);
 }
 
+/* Step number `at` of row i. */
+static float step_of(const gw_cpu_launch *l, int i, size_t at) {
+    const gw_scan_args *a = &l->u.state.scan;
+    float t = floats(l->u.state.decay, l->u.state.decay_stride, i)[at];
+    t = gw_softplus(l->u.state.bias != NULL ? t + l->u.state.bias[at] : t);
+    return t < a->low ? a->low : t > a->high ? a->high : t;
+}
+
 static void load_ssm(const gw_cpu_launch *l, int i, size_t h, size_t g, const scan_room *room,
                      gw_cpu_scan *s) {
     const gw_scan_args *a = &l->u.state.scan;
-    size_t keys = (size_t)a->k_dim, all = (size_t)a->heads * (size_t)a->v_dim;
+    size_t keys = (size_t)a->k_dim, wide = (size_t)a->v_dim, all = (size_t)a->heads * wide;
     const float *x = floats(l->in, l->in_stride, i);
-    float t = floats(l->u.state.decay, l->u.state.decay_stride, i)[h];
-    t = gw_softplus(l->u.state.bias != NULL ? t + l->u.state.bias[h] : t);
-    t = t < a->low ? a->low : t > a->high ? a->high : t;
-    room->d[0] = gw_exp(t * l->u.state.w[h]);
     s->k = x + all + g * keys;
     s->q = s->k + (size_t)a->groups * keys;
+    s->v = x + h * wide;
+    if (a->by_channel) {
+        for (size_t c = 0; c < wide; c++) {
+            room->t[c] = step_of(l, i, h * wide + c);
+        }
+        s->steps = room->t;
+        s->d = l->u.state.w + h * keys * wide;
+        s->skips = l->u.state.skip + h * wide;
+        return;
+    }
+    float t = step_of(l, i, h);
+    room->d[0] = gw_exp(t * l->u.state.w[h]);
     s->d = room->d;
-    s->v = x + h * (size_t)a->v_dim;
     s->beta = t;
     s->skip = l->u.state.skip[h];
 }
@@ -214,7 +231,7 @@ static void scan_head(const gw_cpu_launch *l, gw_cpu_worker *worker, int first, 
             l->ops->scan_delta(y, to, from, &s, wide);
         } else {
             load_ssm(l, i, h, g, &room, &s);
-            l->ops->scan_ssm(y, to, from, &s, wide);
+            (a->by_channel ? l->ops->scan_channels : l->ops->scan_ssm)(y, to, from, &s, wide);
         }
         from = to;
     }
@@ -251,6 +268,23 @@ static gw_status constant(struct gw_segment *segment, const gw_node *node, size_
     return GW_OK;
 }
 
+/* A of channels: of each head [v, k] to [k, v], as its memory lies. */
+static gw_status keys_first(struct gw_segment *segment, const gw_node *node, const float **w) {
+    size_t keys = (size_t)node->args.scan.k_dim, wide = (size_t)node->args.scan.v_dim;
+    size_t all = (size_t)node->args.scan.heads * keys * wide;
+    float *by_key = malloc(all * sizeof *by_key);
+    if (by_key == NULL) {
+        return gw_fail(GW_E_NOMEM, node->what, "no memory for %zu values", all);
+    }
+    for (size_t i = 0; i < all; i++) {
+        size_t h = i / (keys * wide), c = i / keys % wide, j = i % keys;
+        by_key[(h * keys + j) * wide + c] = (*w)[i];
+    }
+    segment->copies[segment->n_copies++] = by_key;
+    *w = by_key;
+    return GW_OK;
+}
+
 gw_status gw_cpu_record_scan(struct gw_segment *segment, const gw_kernel *kernel,
                              const gw_node *node) {
     const gw_scan_args *a = &node->args.scan;
@@ -266,8 +300,11 @@ gw_status gw_cpu_record_scan(struct gw_segment *segment, const gw_kernel *kernel
         l->u.state.beta += node->in[3] == node->in[2] ? (size_t)a->heads * sizeof(float) : 0;
         l->u.state.beta_stride = gw_cpu_row_stride(node->in[3]);
     }
-    gw_cpu_need_scratch(segment, (3 * keys + keys * (size_t)a->v_dim) * sizeof(float));
+    gw_cpu_need_scratch(segment, (3 * keys + (keys + 1) * (size_t)a->v_dim) * sizeof(float));
     GW_TRY(gw_cpu_vector(segment, node->w[0], &l->u.state.w));
+    if (a->kind == GW_SCAN_SSM && a->by_channel) {
+        GW_TRY(keys_first(segment, node, &l->u.state.w));
+    }
     GW_TRY(gw_cpu_vector(segment, node->w[1], &l->u.state.bias));
     GW_TRY(gw_cpu_vector(segment, node->w[2], &l->u.state.skip));
     GW_TRY(constant(segment, node, keys, a->q_scale, &l->u.state.q_scale));

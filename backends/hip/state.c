@@ -94,6 +94,30 @@ static gw_status scan_prompt(struct gw_segment *segment, const gw_node *node, co
         sizeof *p);
 }
 
+static gw_status scan_channels(struct gw_segment *segment, const gw_node *node) {
+    const gw_scan_args *a = &node->args.scan;
+    struct gw_state_channels_params p = {.step = gw_hip_step(segment),
+                                         .in = gw_hip_at(node->in[0]),
+                                         .decay = gw_hip_at(node->in[2]),
+                                         .a = gw_hip_at(node->w[0]),
+                                         .bias = at_or_none(node->w[1]),
+                                         .skip = gw_hip_at(node->w[2]),
+                                         .state = gw_hip_at(node->in[1]),
+                                         .out = gw_hip_at(node->out),
+                                         .heads = a->heads,
+                                         .groups = a->groups,
+                                         .keys = a->k_dim,
+                                         .values = a->v_dim,
+                                         .tiled = a->tiled,
+                                         .entries = (int32_t)node->in[1]->dim[1],
+                                         .low = a->low,
+                                         .high = a->high};
+    return gw_hip_record(segment, node,
+                         a->k_dim == 16 ? "gw_state_scan_channels_16" : "gw_state_scan_channels",
+                         gw_hip_groups(gw_hip_width(node->out), GW_SCAN_THREADS),
+                         (unsigned)segment->rows, 1, GW_SCAN_THREADS, 1, 1, 0, &p, sizeof p);
+}
+
 static gw_status record_scan(struct gw_segment *segment, const gw_kernel *kernel,
                              const gw_node *node) {
     const gw_scan_args *a = &node->args.scan;
@@ -102,6 +126,9 @@ static gw_status record_scan(struct gw_segment *segment, const gw_kernel *kernel
     size_t row = 2 * (size_t)a->groups * (size_t)a->k_dim + heads * (by_key + GW_SCAN_RECORD);
     gw_hip_ptr made;
     (void)kernel;
+    if (a->kind == GW_SCAN_SSM && a->by_channel) {
+        return scan_channels(segment, node);
+    }
     GW_TRY(gw_hip_scratch(segment, (size_t)segment->rows * row * sizeof(float), &made));
     GW_TRY(prepare_scan(segment, node, decays, made));
     struct gw_state_scan_params p = {.step = gw_hip_step(segment),

@@ -68,9 +68,35 @@ static gw_status prepare_scan(struct gw_segment *segment, const gw_node *node, c
     return gw_cl_launch_rows(&call, (size_t)(2 * a->groups + a->heads), (size_t)segment->rows);
 }
 
+static gw_status scan_channels(struct gw_segment *segment, const gw_node *node) {
+    const gw_scan_args *a = &node->args.scan;
+    gw_cl_call call = gw_cl_launch_new(segment, "state", "", "scan_channels");
+    gw_cl_arg_step(&call);
+    gw_cl_arg_tensor(&call, node->in[0]);
+    gw_cl_arg_tensor(&call, node->in[2]);
+    gw_cl_arg_tensor(&call, node->w[0]);
+    gw_cl_arg_tensor(&call, node->w[1]);
+    gw_cl_arg_tensor(&call, node->w[2]);
+    gw_cl_arg_tensor(&call, node->in[1]);
+    gw_cl_arg_tensor(&call, node->out);
+    gw_cl_arg_int(&call, a->heads);
+    gw_cl_arg_int(&call, a->groups);
+    gw_cl_arg_int(&call, a->k_dim);
+    gw_cl_arg_int(&call, a->v_dim);
+    gw_cl_arg_int(&call, a->tiled);
+    gw_cl_arg_int(&call, node->in[1]->dim[1]);
+    gw_cl_arg_float(&call, a->low);
+    gw_cl_arg_float(&call, a->high);
+    gw_cl_arg_int(&call, present(node->w[1], 0));
+    return gw_cl_launch_rows(&call, gw_cl_width(node->out), (size_t)segment->rows);
+}
+
 gw_status gw_cl_record_scan(struct gw_segment *segment, const gw_kernel *kernel,
                             const gw_node *node) {
     const gw_scan_args *a = &node->args.scan;
+    if (a->kind == GW_SCAN_SSM && a->by_channel) {
+        return scan_channels(segment, node);
+    }
     size_t row =
         2 * (size_t)a->groups * (size_t)a->k_dim + (size_t)a->heads * (size_t)(decays_of(a) + 1);
     cl_mem made;

@@ -147,15 +147,17 @@ static void ssm_row(const gw_node *node, const gw_step *step, int i, double *sta
     const float *c = b + a->groups * a->k_dim, *bias = vector(node->w[1]);
     for (int h = 0; h < a->heads; h++) {
         const float *bh = b + group_of(a, h) * a->k_dim, *ch = c + group_of(a, h) * a->k_dim;
-        double t = softplus((double)ref_floats(node->in[2], i)[h] +
-                            (bias != NULL ? (double)bias[h] : 0.0));
-        t = t < (double)a->low ? (double)a->low : t > (double)a->high ? (double)a->high : t;
-        double d = exp(t * (double)vector(node->w[0])[h]);
         double *s = state + (int64_t)h * a->k_dim * a->v_dim;
         for (int p = 0; p < a->v_dim; p++) {
-            double xp = (double)x[h * a->v_dim + p], out = (double)vector(node->w[2])[h] * xp;
+            int own = a->by_channel ? h * a->v_dim + p : h;
+            double t = softplus((double)ref_floats(node->in[2], i)[own] +
+                                (bias != NULL ? (double)bias[own] : 0.0));
+            t = t < (double)a->low ? (double)a->low : t > (double)a->high ? (double)a->high : t;
+            double xp = (double)x[h * a->v_dim + p], out = (double)vector(node->w[2])[own] * xp;
             for (int j = 0; j < a->k_dim; j++) {
                 double *at = &s[j * a->v_dim + p];
+                int place = a->by_channel ? own * a->k_dim + j : h;
+                double d = exp(t * (double)vector(node->w[0])[place]);
                 *at = *at * d + (double)bh[j] * t * xp;
                 out += (double)ch[j] * *at;
             }

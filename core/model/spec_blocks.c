@@ -89,7 +89,7 @@ static const block_rule rules[GW_BLOCK_KINDS] = {
         {{"steps", 'v', 0, 1}, {"heads", 'n', GW_ARG_HEADS, 1}, {"groups", 'n', GW_ARG_GROUPS, 1},
          {"keys", 'n', GW_ARG_KEYS, 1}, {"values", 'n', GW_ARG_VALUES, 1},
          {"low", 'n', GW_ARG_LOW, 1}, {"high", 'n', GW_ARG_HIGH, 1},
-         {"tiled", 'n', GW_ARG_TILED, 1}}},
+         {"tiled", 'n', GW_ARG_TILED, 1}, {"channels", 'f', GW_FLAG_BY_CHANNEL, 0}}},
     [GW_BLOCK_NORM_GROUPS] = {"norm_groups", START, HEAD, 1, 1, 1, LAST, 0,
         {{"groups", 'n', GW_ARG_HEADS, 1}, {"gate", 'v', 0, 1}, {"eps", 'n', GW_ARG_EPS, 1},
          {"before", 'f', GW_FLAG_BEFORE, 0}, {"measure", 'f', GW_FLAG_MEASURE, 0}}},

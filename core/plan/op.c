@@ -1,67 +1,10 @@
 /* core/plan/op.c - the op table: what a node of each op must look like and what it costs at least.
  * A new op is one enum entry and one row. Meaning lives in docs/arithmetic.md and backends/ref. */
-#include "core/plan/op.h"
-
-#include <stdio.h>
-
 #include "core/plan/digits.h"
+#include "core/plan/op_check.h"
 #include "core/tensor/sample.h"
 
 /* ---- shapes and formats --------------------------------------------------------------------- */
-
-static const char *dims_text(const gw_tensor *t, char *text, size_t room) {
-    if (t == NULL) {
-        snprintf(text, room, "nothing");
-        return text;
-    }
-    int used =
-        snprintf(text, room, "%s [", t->fmt < GW_FMT_COUNT ? gw_format_of(t->fmt)->name : "?");
-    for (int i = 0; i < t->n_dim && used > 0 && (size_t)used < room; i++) {
-        used +=
-            snprintf(text + used, room - (size_t)used, i ? ", %lld" : "%lld", (long long)t->dim[i]);
-    }
-    if (used > 0 && (size_t)used + 1 < room) {
-        snprintf(text + used, room - (size_t)used, "]");
-    }
-    return text;
-}
-
-/* Refuse the node because of operand `t`. */
-static gw_status refuse(const gw_node *node, const char *operand, const gw_tensor *t,
-                        const char *want) {
-    char where[96], have[96];
-    snprintf(where, sizeof where, "layer %d %s (%s)", node->layer, node->what ? node->what : "?",
-             gw_op_describe(node->op)->name);
-    return gw_fail(GW_E_METADATA, where, "%s is %s, expected %s", operand,
-                   dims_text(t, have, sizeof have), want);
-}
-
-static int is_float(const gw_tensor *t) { return gw_format_of(t->fmt)->is_float; }
-static int has_whole_blocks(const gw_tensor *t) {
-    return is_float(t) || t->dim[1] % (int64_t)gw_format_of(t->fmt)->block_elems == 0;
-}
-static int is_weight(const gw_tensor *t) { return t->fmt < GW_FMT_ACT8; }
-
-static int is_matrix(const gw_tensor *t, gw_fmt fmt, int64_t cols) {
-    return t != NULL && t->n_dim == 2 && t->fmt == fmt && t->dim[0] > 0 && t->dim[1] == cols;
-}
-static int is_vector(const gw_tensor *t, int64_t n) {
-    return t != NULL && t->n_dim == 1 && t->fmt == GW_FMT_F32 && t->dim[0] == n;
-}
-/* f32, or act8 when whole blocks fit. */
-static int is_activation(const gw_tensor *t, int64_t cols) {
-    return is_matrix(t, GW_FMT_F32, cols) ||
-           (is_matrix(t, GW_FMT_ACT8, cols) && cols % GW_ACT_BLOCK == 0);
-}
-static int same_rows(const gw_tensor *a, const gw_tensor *b) { return a->dim[0] == b->dim[0]; }
-
-static gw_status check_out(const gw_node *node) {
-    const gw_tensor *y = node->out;
-    if (y == NULL || y->n_dim != 2 || y->dim[0] < 1 || y->dim[1] < 1) {
-        return refuse(node, "the output", y, "[rows, columns]");
-    }
-    return GW_OK;
-}
 
 static gw_status check_embed(const gw_node *node) {
     GW_TRY(check_out(node));
@@ -435,65 +378,6 @@ static gw_status check_experts_down(const gw_node *node) {
     return fits ? GW_OK : refuse(node, "the output", y, "f32 [n, d]");
 }
 
-/* The state in1 of a node, `width` floats of each sequence. */
-static gw_status check_state(const gw_node *node, int64_t width) {
-    const gw_tensor *t = node->in[1];
-    if (t == NULL || t->n_dim != 3 || t->fmt != GW_FMT_F32 || t->dim[0] < 1 || t->dim[1] < 2 ||
-        t->dim[2] != width) {
-        return refuse(node, "the state", t, "f32 [slots, entries, width]");
-    }
-    return GW_OK;
-}
-
-static gw_status check_conv(const gw_node *node) {
-    GW_TRY(check_out(node));
-    const gw_conv_args *a = &node->args.conv;
-    const gw_tensor *x = node->in[0], *y = node->out;
-    int64_t c = y->dim[1];
-    if (!is_matrix(x, GW_FMT_F32, c) || !is_matrix(y, GW_FMT_F32, c) || !same_rows(x, y)) {
-        return refuse(node, "the input", x, "f32 of the output's shape, which is f32");
-    }
-    if (a->taps < 2 || a->taps > GW_CONV_TAPS || !is_vector(node->w[0], c * a->taps)) {
-        return refuse(node, "the taps", node->w[0], "f32 [c, T], T of 2 to 8");
-    }
-    if (node->w[1] != NULL && !is_vector(node->w[1], c)) {
-        return refuse(node, "the bias", node->w[1], "f32 [c]");
-    }
-    int before = (a->taps - 1) * (a->apart > 1 ? a->apart : 1);
-    if (a->apart < 0 || before >= GW_CONV_REACH) {
-        return refuse(node, "the taps", node->w[0], "no more than 15 rows back");
-    }
-    GW_TRY(check_state(node, before * c));
-    return node->in[1]->dim[1] > before + 1
-               ? GW_OK
-               : refuse(node, "the state", node->in[1], "more entries than there are taps");
-}
-
-static gw_status check_scan(const gw_node *node) {
-    GW_TRY(check_out(node));
-    const gw_scan_args *a = &node->args.scan;
-    const gw_tensor *x = node->in[0], *d = node->in[2], *b = node->in[3], *y = node->out;
-    if (a->heads < 1 || a->groups < 1 || a->heads % a->groups != 0 || a->k_dim < 1 ||
-        a->k_dim > GW_SCAN_KEYS || a->v_dim < 1) {
-        return refuse(node, "the output", y, "heads in whole groups, keys of 1 to 256");
-    }
-    int64_t h = a->heads, k = a->k_dim, v = a->v_dim, wide = h * v + 2 * a->groups * k;
-    int delta = a->kind == GW_SCAN_DELTA;
-    int64_t decays = a->by_channel ? h * k : h, logits = delta && b == d ? 2 * h : decays;
-    if (!is_matrix(x, GW_FMT_F32, wide) || !is_matrix(y, GW_FMT_F32, h * v) || !same_rows(x, y)) {
-        return refuse(node, "the input", x, "f32 [n, h v + 2 g k], the output f32 [n, h v]");
-    }
-    if (!is_matrix(d, GW_FMT_F32, logits) || !same_rows(d, y) ||
-        (delta && b != d && (!is_matrix(b, GW_FMT_F32, h) || !same_rows(b, y)))) {
-        return refuse(node, "the decay", d, "f32 [n, h] or [n, h k], the write strength [n, h]");
-    }
-    if (!is_vector(node->w[0], h) || (node->w[1] != NULL && !is_vector(node->w[1], decays)) ||
-        (!delta && !is_vector(node->w[2], h))) {
-        return refuse(node, "A, its bias or D", node->w[0], "f32 [h], as wide as the decay, [h]");
-    }
-    return check_state(node, h * k * v);
-}
-
 static gw_status check_group_norm(const gw_node *node) {
     GW_TRY(check_out(node));
     const gw_group_norm_args *a = &node->args.group_norm;
@@ -734,7 +618,7 @@ static gw_status check_ngram(const gw_node *node) {
     const char *want = !gw_ngram_agrees(&g, a) ? "one of this seed (its first multiplier is another)"
                        : w->dim[0] < g.first[hashes - 1] + g.rows[hashes - 1] ? "of more rows"
                                                                               : NULL;
-    return want != NULL ? refuse(node, "the table", w, want) : check_state(node, a->size - 1);
+    return want != NULL ? refuse(node, "the table", w, want) : gw_op_check_state(node, a->size - 1);
 }
 
 static gw_status check_exchange(const gw_node *node) {
@@ -979,8 +863,8 @@ static const gw_op_info ops[GW_OP_COUNT] = {
     [GW_OP_ROUTE]        = {"route",        check_route,        cost_rowwise},
     [GW_OP_EXPERTS_GLU]  = {"experts_glu",  check_experts_glu,  cost_experts},
     [GW_OP_EXPERTS_DOWN] = {"experts_down", check_experts_down, cost_experts},
-    [GW_OP_CONV]         = {"conv",         check_conv,         cost_conv},
-    [GW_OP_SCAN]         = {"scan",         check_scan,         cost_scan},
+    [GW_OP_CONV]         = {"conv",         gw_op_check_conv,         cost_conv},
+    [GW_OP_SCAN]         = {"scan",         gw_op_check_scan,         cost_scan},
     [GW_OP_GROUP_NORM]   = {"group_norm",   check_group_norm,   cost_rowwise},
     [GW_OP_HEADS]        = {"heads",        check_heads,        cost_heads},
     [GW_OP_STREAMS]      = {"streams",      check_streams,      cost_rowwise},

@@ -63,7 +63,7 @@ typedef enum gw_op {
     GW_OP_SCAN,      /* out[n,h*v] = what a memory S [h,k,v] of each sequence, the state in1
                       * [slots,R,h*k*v], answers row by row (gw_scan_args); in0 = rows, in2, in3 =
                       * logits of decay and write strength, w0 = A [h], w1 = bias of the decay (may
-                      * be NULL), w2 = D [h] (SSM)                                              */
+                      * be NULL), w2 = D [h] (SSM); SSM by channel: w0 [h*v,k], w1, w2 [h*v]     */
     GW_OP_GROUP_NORM, /* out[n,m] f32 = RMS norm of each of m/g groups of in0[n,m] f32, by w0 [g] or
                        * [m] (may be NULL), times act(gate in1[n,m]) (may be NULL) before or after;
                        * with `measure` out[n,groups]: what each group is divided by              */
@@ -144,12 +144,13 @@ typedef enum gw_scan_kind {
                     * arXiv:2412.06464)                                                         */
     GW_SCAN_SSM    /* in0 = [x h*v | B g*k | C g*k]: t = softplus(in2 + w1) within [low, high];
                     * S = exp(t A) S + B t x; out = C S + D x (Dao and Gu 2024,
-                    * arXiv:2405.21060)                                                         */
+                    * arXiv:2405.21060); by channel a step for each value and an A for each value
+                    * and key (Gu and Dao 2023, arXiv:2312.00752)                               */
 } gw_scan_kind;
 typedef struct gw_scan_args {
     gw_scan_kind kind;
     int heads, groups, k_dim, v_dim; /* h, g (a divisor of h), k, v               */
-    int by_channel;                  /* DELTA: the decay is [n, h*k], else [n, h]      */
+    int by_channel; /* DELTA: the decay is [n, h*k], SSM: [n, h*v]; else [n, h]   */
     int tiled; /* head i has q, k of group i mod g, else those of group i / (h / g) */
     float eps, q_scale, k_scale; /* DELTA: of the norms                            */
     float low, high;             /* SSM                                            */

@@ -181,6 +181,56 @@ KERNEL_OF_ANY_SIZE scan(STEP, IN(in), IN(made), OUT(state), IN(skip), OUT(out), 
     }
 }
 
+/* SCAN of SSM by channel. Items: columns of heads. flags: bias. */
+KERNEL_OF_ANY_SIZE scan_channels(STEP, IN(in), IN(decay), IN(a), IN(bias), IN(skip), OUT(state),
+                                 OUT(out), const int heads, const int groups, const int keys,
+                                 const int values, const int tiled, const int entries,
+                                 const float low, const float high, const int flags) {
+    const int first = GROUP_ID(1), live = LIVE, all = groups * keys, wide = heads * values;
+    AWAIT;
+    if (first >= live) {
+        return;
+    }
+    int rows;
+    COUNT_ROWS(rows, first);
+    for (int at = ITEM_ID; at < wide && rows > 0; at += ITEM_COUNT) {
+        const int h = at / values, g = tiled ? h % groups : h / (heads / groups);
+        const size_t width = (size_t)wide * keys;
+        const size_t inside = (size_t)h * keys * values + at % values;
+        __global const float *own = READS(float, a) + (size_t)at * keys;
+        __global float *known = WRITES(float, state) + inside;
+        const int start = STEP_POS(first);
+        __global float *working = known + ENTRY(first, start + rows, width);
+        __global float *from = known + ENTRY(first, start, width);
+        int left = rows, empty = start == 0;
+        for (int i = first; i < live;) {
+            __global const float *row = READS(float, in) + (size_t)i * (wide + 2 * all);
+            __global const float *k = row + wide + g * keys, *q = k + all;
+            const float logit = READS(float, decay)[(size_t)i * wide + at], x = row[at];
+            float t = gw_softplus(HAS(0) ? logit + READS(float, bias)[at] : logit);
+            t = t >= low ? t : low;
+            t = t <= high ? t : high;
+            left--;
+            __global float *to =
+                left < entries - 1 ? known + ENTRY(i, STEP_POS(i) + 1, width) : working;
+            const float u = t * x;
+            float y = 0.0f;
+            for (int j = 0; j < keys; j++) {
+                float m = empty ? 0.0f : from[(size_t)j * values];
+                m = fma(k[j], u, m * gw_exp(t * own[j]));
+                to[(size_t)j * values] = m;
+                y = fma(q[j], m, y);
+            }
+            WRITES(float, out)[(size_t)i * wide + at] = fma(READS(float, skip)[at], x, y);
+            from = to;
+            empty = 0;
+            int next;
+            NEXT_ROW(next, i);
+            i = next;
+        }
+    }
+}
+
 /* The sums of squares of a row's groups, [row, group, lane]; gated: x times act(gate) counts.
  * Items: lanes of groups. flags: gate. */
 KERNEL_OF_ANY_SIZE group_lanes(STEP, IN(in), IN(gate), OUT(out), const int width,

@@ -279,6 +279,111 @@ template <int KEYS> __device__ static inline void scan_held(const struct gw_stat
 GW_KERNEL(gw_state_scan_64, struct gw_state_scan_params, GW_SCAN_THREADS) { scan_held<64>(p); }
 GW_KERNEL(gw_state_scan_128, struct gw_state_scan_params, GW_SCAN_THREADS) { scan_held<128>(p); }
 
+/* A row of a channel's scan: its steps, value, and where B and C of its head stand. */
+struct channel_row {
+    const float *k, *q;
+    float t, x;
+};
+GW_DEVICE channel_row channel_row_of(const struct gw_state_channels_params &p, int i, int at) {
+    const int h = at / p.values, all = p.groups * p.keys, wide = p.heads * p.values;
+    const int g = p.tiled ? h % p.groups : h / (p.heads / p.groups);
+    const float *in = p.in + (size_t)i * (wide + 2 * all);
+    const float logit = p.decay[(size_t)i * wide + at];
+    channel_row r;
+    r.k = in + wide + g * p.keys;
+    r.q = r.k + all;
+    r.x = in[at];
+    r.t = gw_softplus(p.bias ? logit + p.bias[at] : logit);
+    r.t = r.t >= p.low ? r.t : p.low;
+    r.t = r.t <= p.high ? r.t : p.high;
+    return r;
+}
+
+GW_KERNEL(gw_state_scan_channels, struct gw_state_channels_params, GW_SCAN_THREADS) {
+    const int first = (int)blockIdx.y, at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    const int wide = p.heads * p.values;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    const int live = gw_live(p.step);
+    if (first >= live || at >= wide) {
+        return;
+    }
+    const int rows = rows_from(p.step, first, live), start = gw_step_pos(p.step, first);
+    if (rows == 0) {
+        return;
+    }
+    const size_t width = (size_t)wide * p.keys;
+    float *known = p.state + (size_t)(at / p.values) * p.keys * p.values + at % p.values;
+    float *working = known + entry_of(p.step, first, start + rows, p.entries, width);
+    const float *from = known + entry_of(p.step, first, start, p.entries, width);
+    int left = rows, empty = start == 0;
+    for (int i = first; i < live; i = next_row(p.step, i, live)) {
+        const channel_row r = channel_row_of(p, i, at);
+        const float u = r.t * r.x;
+        left--;
+        float *to = left < p.entries - 1
+                        ? known + entry_of(p.step, i, gw_step_pos(p.step, i) + 1, p.entries, width)
+                        : working;
+        float y = 0.0f;
+        for (int j = 0; j < p.keys; j++) {
+            float m = empty ? 0.0f : from[(size_t)j * p.values];
+            m = GW_FMA(r.k[j], u, m * gw_exp(r.t * p.a[(size_t)at * p.keys + j]));
+            to[(size_t)j * p.values] = m;
+            y = GW_FMA(r.q[j], m, y);
+        }
+        p.out[(size_t)i * wide + at] = GW_FMA(p.skip[at], r.x, y);
+        from = to;
+        empty = 0;
+    }
+}
+
+/* The same with the column and its A in registers. */
+GW_KERNEL(gw_state_scan_channels_16, struct gw_state_channels_params, GW_SCAN_THREADS) {
+    enum { KEYS = 16 };
+    const int first = (int)blockIdx.y, at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    const int wide = p.heads * p.values;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    const int live = gw_live(p.step);
+    if (first >= live || at >= wide) {
+        return;
+    }
+    int left = rows_from(p.step, first, live);
+    if (left == 0) {
+        return;
+    }
+    const int start = gw_step_pos(p.step, first);
+    const size_t width = (size_t)wide * KEYS;
+    float *known = p.state + (size_t)(at / p.values) * KEYS * p.values + at % p.values;
+    const float *from = known + entry_of(p.step, first, start, p.entries, width);
+    float s[KEYS], a[KEYS];
+#pragma unroll
+    for (int j = 0; j < KEYS; j++) {
+        s[j] = start > 0 ? from[(size_t)j * p.values] : 0.0f;
+        a[j] = p.a[(size_t)at * KEYS + j];
+    }
+    for (int i = first; i < live; i = next_row(p.step, i, live)) {
+        const channel_row r = channel_row_of(p, i, at);
+        const float u = r.t * r.x;
+        float y = 0.0f;
+        left--;
+#pragma unroll
+        for (int j = 0; j < KEYS; j++) {
+            s[j] = GW_FMA(r.k[j], u, s[j] * gw_exp(r.t * a[j]));
+            y = GW_FMA(r.q[j], s[j], y);
+        }
+        p.out[(size_t)i * wide + at] = GW_FMA(p.skip[at], r.x, y);
+        if (left < p.entries - 1) {
+            float *to =
+                known + entry_of(p.step, i, gw_step_pos(p.step, i) + 1, p.entries, width);
+#pragma unroll
+            for (int j = 0; j < KEYS; j++) {
+                to[(size_t)j * p.values] = s[j];
+            }
+        }
+    }
+}
+
 /* ---- GROUP_NORM ------------------------------------------------------------------------------ */
 
 GW_KERNEL(gw_state_group_norm, struct gw_state_group_norm_params, GW_STATE_THREADS) {

@@ -66,6 +66,21 @@ struct gw_state_scan_params {
     int32_t delta, heads, groups, keys, values, decays, tiled, entries;
 };
 
+/* gw_state_scan_channels, gw_state_scan_channels_16 (keys of that width, in registers): SSM by
+ * channel; a thread per column of a head, grid (columns, rows). */
+struct gw_state_channels_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;
+    GW_DEV(const float) decay; /* [rows, heads values] */
+    GW_DEV(const float) a;     /* [heads values, keys] */
+    GW_DEV(const float) bias;  /* may be 0 */
+    GW_DEV(const float) skip;
+    GW_DEV(float) state;
+    GW_DEV(float) out;
+    int32_t heads, groups, keys, values, tiled, entries;
+    float low, high;
+};
+
 /* gw_state_step_KEYS: CONV, SCAN (delta rule, a decay a head), GROUP_NORM of its heads and codes of
  * a single row, heads of as many values as keys, side by side [q g*k | k g*k | v h*k]. A block per
  * head, a thread per value of it; behind them `more` blocks that bring weights to the second cache
