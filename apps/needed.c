@@ -49,7 +49,7 @@ static const rule rules[] = {
      "mamba_n_groups n_groups", NOT_AFTER_DELTA},
     {"linear attention with a fixed decay", NULL, "self_attn.output_gate. attn_lightning",
      "attn_type_list", 0},
-    {"time mixing with a matrix as state (RWKV)", NULL,
+    {"time mixing with a matrix as state (RWKV)", "wkv",
      "time_mix_ .att.time_ .attention.time_ .attn.r_k .att.r_k", "wkv_head_size", 0},
     {"a matrix as state under exponential gates (xLSTM)", NULL, "mlstm_layer igate_preact",
      "mlstm_round_up_to_multiple_of xlstm_block", 0},

@@ -62,10 +62,10 @@ typedef struct gw_cpu_conv {
 
 /* One row of SCAN of one head: memory [keys, width]. q and k are brought to length (DELTA); d: the
  * decay of key j at j * d_step, by channel (SSM) A [keys, width]; beta: the write strength, or the
- * step (SSM); skip: D (SSM); steps, skips [width]: those by channel. */
+ * step (SSM); skip: D (SSM); steps, skips [width]: those by channel. WKV: e and b [keys]. */
 typedef struct gw_cpu_scan {
     size_t keys, width, d_step;
-    const float *q, *k, *v, *d, *steps, *skips;
+    const float *q, *k, *v, *d, *steps, *skips, *e, *b;
     float beta, skip;
 } gw_cpu_scan;
 
@@ -99,6 +99,7 @@ typedef struct gw_cpu_ops {
     void (*scan_delta)(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n);
     void (*scan_ssm)(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n);
     void (*scan_channels)(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n);
+    void (*scan_wkv)(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n);
     int attend_multiple; /* head widths in digits, and of listed rows, are multiples of this */
 } gw_cpu_ops;
 

@@ -318,4 +318,5 @@ static const gw_cpu_ops NAME(ops) = {.norm = NAME(norm),
                                      .scan_delta = NAME(scan_delta),
                                      .scan_ssm = NAME(scan_ssm),
                                      .scan_channels = NAME(scan_channels),
+                                     .scan_wkv = NAME(scan_wkv),
                                      .attend_multiple = 16};

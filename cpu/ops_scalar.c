@@ -461,6 +461,22 @@ static void scan_channels(float *y, float *to, const float *from, const gw_cpu_s
     }
 }
 
+static void scan_wkv(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n) {
+    for (size_t c = 0; c < n; c++) {
+        float known = 0.0f, out = 0.0f;
+        for (size_t j = 0; j < s->keys; j++) {
+            known = fmaf(s->e[j], from[j * s->width + c], known);
+        }
+        for (size_t j = 0; j < s->keys; j++) {
+            float m = fmaf(s->b[j], -known, from[j * s->width + c] * s->d[j]);
+            m = fmaf(s->k[j], s->v[c], m);
+            to[j * s->width + c] = m;
+            out = fmaf(s->q[j], m, out);
+        }
+        y[c] = out;
+    }
+}
+
 const gw_cpu_ops gw_cpu_ops_scalar = {.level = GW_CPU_SCALAR,
                                       .norm = norm,
                                       .head_norm = head_norm,
@@ -476,4 +492,5 @@ const gw_cpu_ops gw_cpu_ops_scalar = {.level = GW_CPU_SCALAR,
                                       .scan_delta = scan_delta,
                                       .scan_ssm = scan_ssm,
                                       .scan_channels = scan_channels,
+                                      .scan_wkv = scan_wkv,
                                       .attend_multiple = 1};

@@ -160,3 +160,56 @@ VT static void NAME(scan_channels)(float *y, float *to, const float *from, const
         gw_cpu_ops_scalar.scan_channels(y + c, to + c, from + c, &rest, n - c);
     }
 }
+
+GW_INLINE VT void NAME(wkv_columns)(const int vecs, float *y, float *to, const float *from,
+                                    const gw_cpu_scan *s, size_t c) {
+    const size_t width = s->width;
+    vf known[NAME(SCAN_VECS)], v[NAME(SCAN_VECS)], out[NAME(SCAN_VECS)];
+    GW_UNROLL
+    for (int i = 0; i < vecs; i++) {
+        known[i] = out[i] = v_zero();
+        v[i] = v_load(s->v + c + i * VW);
+    }
+    for (size_t j = 0; j < s->keys; j++) {
+        const vf e = v_set(s->e[j]);
+        GW_UNROLL
+        for (int i = 0; i < vecs; i++) {
+            known[i] = v_fma(e, v_load(from + j * width + c + i * VW), known[i]);
+        }
+    }
+    GW_UNROLL
+    for (int i = 0; i < vecs; i++) {
+        known[i] = v_neg(known[i]);
+    }
+    for (size_t j = 0; j < s->keys; j++) {
+        const vf d = v_set(s->d[j]), k = v_set(s->k[j]), q = v_set(s->q[j]), b = v_set(s->b[j]);
+        const size_t at = j * width + c;
+        GW_UNROLL
+        for (int i = 0; i < vecs; i++) {
+            vf m = v_fma(b, known[i], v_mul(v_load(from + at + i * VW), d));
+            m = v_fma(k, v[i], m);
+            v_store(to + at + i * VW, m);
+            out[i] = v_fma(q, m, out[i]);
+        }
+    }
+    GW_UNROLL
+    for (int i = 0; i < vecs; i++) {
+        v_store(y + c + i * VW, out[i]);
+    }
+}
+
+VT static void NAME(scan_wkv)(float *y, float *to, const float *from, const gw_cpu_scan *s,
+                              size_t n) {
+    size_t c = 0;
+    for (; c + NAME(SCAN_VECS) * VW <= n; c += NAME(SCAN_VECS) * VW) {
+        NAME(wkv_columns)(NAME(SCAN_VECS), y, to, from, s, c);
+    }
+    for (; c + VW <= n; c += VW) {
+        NAME(wkv_columns)(1, y, to, from, s, c);
+    }
+    if (c < n) {
+        gw_cpu_scan rest = *s;
+        rest.v += c;
+        gw_cpu_ops_scalar.scan_wkv(y + c, to + c, from + c, &rest, n - c);
+    }
+}

@@ -643,8 +643,28 @@ static void oc_conv(op_setup *s) {
     oc_make_output(s, GW_FMT_F32, c->k);
 }
 
+static void oc_wkv(op_setup *s) {
+    const op_case *c = s->c;
+    int all = c->heads * c->e, wide = c->heads * c->v_dim;
+    s->node.args.scan = (gw_scan_args){.kind = GW_SCAN_WKV,
+                                       .heads = c->heads,
+                                       .groups = c->heads,
+                                       .k_dim = c->e,
+                                       .v_dim = c->v_dim,
+                                       .k_scale = (float)(1.0 / sqrt(c->e))};
+    s->node.in[0] = oc_floats(s, "input", 3 * all + wide, 1.0f);
+    oc_state(s, wide * c->e);
+    s->node.in[2] = oc_floats(s, "decay", all, 1.0f);
+    s->node.in[3] = oc_floats(s, "back", all, 0.5f);
+    oc_make_output(s, GW_FMT_F32, wide);
+}
+
 static void oc_scan(op_setup *s) {
     const op_case *c = s->c;
+    if (c->scan == GW_SCAN_WKV) {
+        oc_wkv(s);
+        return;
+    }
     int ssm = c->scan == GW_SCAN_SSM, wide = c->heads * c->v_dim;
     int decays = !c->by_channel ? c->heads : ssm ? wide : c->heads * c->e;
     int many = ssm && c->by_channel ? wide * c->e : c->heads;
@@ -684,10 +704,12 @@ static void oc_group_norm(op_setup *s) {
                                                    .eps = 1e-5f,
                                                    .gate_act = c->act,
                                                    .gate_first = c->gate_first,
+                                                   .center = c->center,
                                                    .measure = c->measure};
     s->node.in[0] = oc_floats(s, "input", c->k, 3.0f);
     s->node.in[1] = c->gates > 0 ? oc_floats(s, "gate", c->k, 2.0f) : NULL;
     s->node.w[0] = c->bare ? NULL : oc_vector(s, "norm", c->wide ? c->k : c->k / c->kv_heads, 2.0f);
+    s->node.w[1] = c->norm_bias ? oc_vector(s, "bias", c->k, 1.0f) : NULL;
     oc_make_output(s, GW_FMT_F32, c->measure ? c->kv_heads : c->k);
 }
 

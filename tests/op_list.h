@@ -48,7 +48,7 @@ typedef struct op_case {
     int first, pass;      /* HEADS: e columns of a head, k of them multiplied; COLUMNS */
     int within;           /* ATTENTION, ROPE_KV: values are part of the keys, from `first` on */
     int ordered;          /* QUANTIZE: of columns */
-    int measure;          /* GROUP_NORM */
+    int measure, center;  /* GROUP_NORM */
     int loud; /* LINEAR: codes and integer scales as large as they come, activations of 127 */
     float temperature;    /* SAMPLE */
     int top_k;
@@ -573,6 +573,17 @@ static const op_case op_cases[] = {
     {.op = GW_OP_SCAN, .why = "ssm by channel, sequences, 5 keys, groups", .n = 7,
      .scan = GW_SCAN_SSM, .heads = 4, .kv_heads = 2, .e = 5, .v_dim = 20, .pos = 20,
      .by_channel = 1, .slots = 2},
+    {.op = GW_OP_SCAN, .why = "wkv, the first rows", .n = 3, .scan = GW_SCAN_WKV, .heads = 2,
+     .e = 20, .v_dim = 27},
+    {.op = GW_OP_SCAN, .why = "wkv, one row, 64 wide", .n = 1, .scan = GW_SCAN_WKV, .heads = 3,
+     .e = 64, .v_dim = 64, .pos = 40},
+    {.op = GW_OP_SCAN, .why = "wkv, a prompt, 64 wide", .n = 21, .scan = GW_SCAN_WKV, .heads = 1,
+     .e = 64, .v_dim = 64},
+    {.op = GW_OP_SCAN, .why = "wkv, sequences", .n = 7, .scan = GW_SCAN_WKV, .heads = 2, .e = 16,
+     .v_dim = 16, .pos = 20, .slots = 2},
+    {.op = GW_OP_GROUP_NORM, .why = "centered, bias", .n = 3, .k = 192, .kv_heads = 3, .wide = 1,
+     .center = 1, .norm_bias = 1},
+    {.op = GW_OP_GROUP_NORM, .why = "centered", .n = 2, .k = 100, .kv_heads = 2, .center = 1},
     {.op = GW_OP_GROUP_NORM, .why = "no weight", .n = 3, .k = 96, .kv_heads = 6, .bare = 1},
     {.op = GW_OP_GROUP_NORM, .why = "gate behind", .n = 5, .k = 160, .kv_heads = 4, .gates = 1,
      .act = GW_ACT_SILU},

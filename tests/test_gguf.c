@@ -577,7 +577,7 @@ static void test_vocabularies(void **state) {
         {"bos out of range", "llama", N_TOKENS, N_TOKENS, N_TOKENS, 6, NULL, N_TOKENS,
          GW_OK}, /* as if the file did not say: 1 */
         {"bos largest", "llama", N_TOKENS, N_TOKENS, N_TOKENS, 6, NULL, 0xffffffffll, GW_OK},
-        {"foreign model", "rwkv", N_TOKENS, N_TOKENS, N_TOKENS, 6, NULL, 1, GW_E_UNSUPPORTED},
+        {"foreign model", "foreign", N_TOKENS, N_TOKENS, N_TOKENS, 6, NULL, 1, GW_E_UNSUPPORTED},
         {"merges missing", "gpt2", N_TOKENS, -1, N_TOKENS, 6, NULL, 1, GW_E_METADATA},
         {"merge of one part", "gpt2", N_TOKENS, -1, N_TOKENS, 6, "ab", 1, GW_E_METADATA},
         {"merge of three parts", "gpt2", N_TOKENS, -1, N_TOKENS, 6, "a b c", 1, GW_E_METADATA},

@@ -287,6 +287,7 @@ static void test_families(void **state) {
         "phi2",
         "phi3-window",
         "qwen",
+        "rwkv7",
         "seed_oss",
         "smollm3-window",
         "solar_open",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from family_files import write_model
-from program import DATA, run
+from program import DATA, logits_hash, run
 from tensor_files import read_safetensors
 
 IDS = "3,10,20,30,40,50,60,70,80,90,11,21"
@@ -53,6 +53,43 @@ def keys_of(c):
 def logits(model, out):
     run("logits", "-m", model, "--ids", IDS, "--kv-type", "f32", "-o", out)
     return np.frombuffer(read_safetensors(out)["logits"][2], "<f4")
+
+
+RWKV = {  # in this order
+    "model.norm": "output_norm", "model.layers.0.pre_norm": "token_embd_norm", "model.embeddings": "token_embd",
+    "lm_head": "output", "model.layers": "blk", "ffn_norm": "attn_norm_2", "attn.g_norm": "time_mix_ln",
+    "attn.r_proj": "time_mix_receptance", "attn.k_proj": "time_mix_key", "attn.v_proj": "time_mix_value",
+    "attn.o_proj": "time_mix_output", "_lora.lora.0.weight": "1.weight", "_lora.lora.2.weight": "2.weight",
+    "_lora.lora.2.bias": "0.weight", "attn.": "time_mix_", "ffn.x_k": "channel_mix_lerp_k", "ffn.": "channel_mix_"}
+
+
+def test_rwkv(tmp_path):
+    """Six shares of the row before in one tensor; the first layer has a gate for its value that counts for nothing."""
+    folder, tensors, shares = DATA / "goldens-families/rwkv7", {}, {}
+    c = json.loads((folder / "config.json").read_text())
+    for name, (_, shape, data) in read_safetensors(folder / "model.safetensors").items():
+        x = np.frombuffer(b"".join(b"\0\0" + data[i:i + 2] for i in range(0, len(data), 2)), "<f4").reshape(shape)
+        for old, new in RWKV.items():
+            name = name.replace(old, new)
+        if "time_mix_x_" in name:
+            shares[name] = x.reshape(1, 1, -1)
+        else:
+            tensors[name if name.endswith(("weight", "bias")) else name + ".weight"] = x
+    for l in range(c["num_hidden_layers"]):
+        parts = [shares[f"blk.{l}.time_mix_x_{part}"] for part in "rwkvag"]
+        tensors[f"blk.{l}.time_mix_lerp_fused.weight"] = np.stack(parts)
+    for old, new in (("a0", "v0"), ("a1", "v1"), ("a2", "v2")):
+        tensors[f"blk.0.time_mix_{new}.weight"] = tensors[f"blk.0.time_mix_{old}.weight"]
+    write_model(tmp_path / "model.gguf", "rwkv7", {
+        "block_count": c["num_hidden_layers"], "context_length": 128, "embedding_length": c["hidden_size"],
+        "feed_forward_length": c["intermediate_size"], "attention.layer_norm_epsilon": c["norm_eps"],
+        "wkv.head_size": c["head_dim"], "attention.decay_lora_rank": c["decay_low_rank_dim"],
+        "attention.iclr_lora_rank": c["a_low_rank_dim"], "attention.gate_lora_rank": c["gate_low_rank_dim"],
+        "attention.value_residual_mix_lora_rank": c["v_low_rank_dim"], "attention.head_count": 0,
+        "vocab_size": c["vocab_size"]},
+        {n: (list(x.shape), 0, x.tobytes()) for n, x in tensors.items()}, c["vocab_size"])
+    assert logits_hash(tmp_path / "model.gguf", map(int, IDS.split(","))) == logits_hash(
+        folder, map(int, IDS.split(",")))
 
 
 @pytest.mark.parametrize("name", ["mamba", "falcon-mamba", "jamba", "jamba-dense"])

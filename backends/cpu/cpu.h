@@ -217,8 +217,8 @@ struct gw_cpu_launch {
         } state;
         struct {
             gw_group_norm_args args;
-            const float *weight, *ones; /* [e] or [m]; ones [e] */
-            size_t wide, e;             /* of the weight, of a group */
+            const float *weight, *bias, *ones; /* [e] or [m]; [m]; ones [e] */
+            size_t wide, e;                    /* of the weight, of a group */
         } group_norm;
         struct {
             gw_streams_args args;

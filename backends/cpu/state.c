@@ -207,6 +207,27 @@ static void load_ssm(const gw_cpu_launch *l, int i, size_t h, size_t g, const sc
     s->skip = l->u.state.skip[h];
 }
 
+static void load_wkv(const gw_cpu_launch *l, int i, size_t h, const scan_room *room,
+                     gw_cpu_scan *s) {
+    const gw_scan_args *a = &l->u.state.scan;
+    size_t keys = (size_t)a->k_dim, wide = (size_t)a->v_dim, all = (size_t)a->heads * keys;
+    const float *x = floats(l->in, l->in_stride, i);
+    const float *decay = floats(l->u.state.decay, l->u.state.decay_stride, i) + h * keys;
+    const float *back = floats(l->u.state.beta, l->u.state.beta_stride, i) + h * keys;
+    s->q = x + h * keys;
+    s->k = s->q + all;
+    s->v = x + 2 * all + h * wide;
+    x += 2 * all + (size_t)a->heads * wide + h * keys;
+    for (size_t j = 0; j < keys; j++) {
+        room->d[j] = gw_exp(GW_WKV_DECAY * decay[j]);
+        room->q[j] = x[j] * a->k_scale;
+        room->k[j] = room->q[j] * back[j];
+    }
+    s->d = room->d;
+    s->e = room->q;
+    s->b = room->k;
+}
+
 /* Head h of the sequence that begins with row `first`. */
 static void scan_head(const gw_cpu_launch *l, gw_cpu_worker *worker, int first, size_t h) {
     const gw_scan_args *a = &l->u.state.scan;
@@ -229,6 +250,9 @@ static void scan_head(const gw_cpu_launch *l, gw_cpu_worker *worker, int first, 
         if (a->kind == GW_SCAN_DELTA) {
             load_delta(l, i, h, g, &room, &s);
             l->ops->scan_delta(y, to, from, &s, wide);
+        } else if (a->kind == GW_SCAN_WKV) {
+            load_wkv(l, i, h, &room, &s);
+            l->ops->scan_wkv(y, to, from, &s, wide);
         } else {
             load_ssm(l, i, h, g, &room, &s);
             (a->by_channel ? l->ops->scan_channels : l->ops->scan_ssm)(y, to, from, &s, wide);
@@ -295,7 +319,7 @@ gw_status gw_cpu_record_scan(struct gw_segment *segment, const gw_kernel *kernel
     take_state(l, node);
     l->u.state.decay = gw_cpu_data(node->in[2]);
     l->u.state.decay_stride = gw_cpu_row_stride(node->in[2]);
-    if (a->kind == GW_SCAN_DELTA) {
+    if (a->kind != GW_SCAN_SSM) {
         l->u.state.beta = gw_cpu_data(node->in[3]);
         l->u.state.beta += node->in[3] == node->in[2] ? (size_t)a->heads * sizeof(float) : 0;
         l->u.state.beta_stride = gw_cpu_row_stride(node->in[3]);
@@ -318,6 +342,14 @@ static float squares_of(const float *x, size_t e) {
     float lane[GW_LANES] = {0.0f};
     for (size_t k = 0; k < e; k++) {
         lane[k % GW_LANES] = fmaf(x[k], x[k], lane[k % GW_LANES]);
+    }
+    return gw_fold_lanes(lane);
+}
+
+static float sum_of(const float *x, size_t e) {
+    float lane[GW_LANES] = {0.0f};
+    for (size_t k = 0; k < e; k++) {
+        lane[k % GW_LANES] = lane[k % GW_LANES] + x[k];
     }
     return gw_fold_lanes(lane);
 }
@@ -349,7 +381,17 @@ static void norm_group(const gw_cpu_launch *l, gw_cpu_worker *worker, int i, siz
         out[g] = 1.0f / gw_rms_scale(squares_of(x, e), (int)e, a->eps);
         return;
     }
+    if (a->center) {
+        float mean = sum_of(x, e) / (float)e;
+        for (size_t k = 0; k < e; k++) {
+            y[k] = x[k] - mean;
+        }
+        x = y;
+    }
     l->ops->head_norm(y, x, w, e, a->eps);
+    for (size_t k = 0; k < e && l->u.group_norm.bias != NULL; k++) {
+        y[k] = y[k] + l->u.group_norm.bias[g * e + k];
+    }
     for (size_t k = 0; k < e && gate != NULL && !a->gate_first; k += 64) {
         float by[64];
         size_t n = e - k < 64 ? e - k : 64;
@@ -384,6 +426,7 @@ gw_status gw_cpu_record_group_norm(struct gw_segment *segment, const gw_kernel *
     l->u.group_norm.e = (size_t)node->in[0]->dim[1] / (size_t)node->args.group_norm.groups;
     gw_cpu_need_scratch(segment, l->u.group_norm.e * sizeof(float));
     GW_TRY(gw_cpu_ones(segment, node, l->u.group_norm.e, &l->u.group_norm.ones));
+    GW_TRY(gw_cpu_vector(segment, node->w[1], &l->u.group_norm.bias));
     return gw_cpu_vector(segment, node->w[0], &l->u.group_norm.weight);
 }
 

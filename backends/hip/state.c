@@ -118,6 +118,26 @@ static gw_status scan_channels(struct gw_segment *segment, const gw_node *node) 
                          (unsigned)segment->rows, 1, GW_SCAN_THREADS, 1, 1, 0, &p, sizeof p);
 }
 
+static gw_status scan_wkv(struct gw_segment *segment, const gw_node *node) {
+    const gw_scan_args *a = &node->args.scan;
+    struct gw_state_wkv_params p = {.step = gw_hip_step(segment),
+                                    .in = gw_hip_at(node->in[0]),
+                                    .decay = gw_hip_at(node->in[2]),
+                                    .back = gw_hip_at(node->in[3]),
+                                    .state = gw_hip_at(node->in[1]),
+                                    .out = gw_hip_at(node->out),
+                                    .heads = a->heads,
+                                    .keys = a->k_dim,
+                                    .values = a->v_dim,
+                                    .entries = (int32_t)node->in[1]->dim[1],
+                                    .base = GW_WKV_DECAY,
+                                    .scale = a->k_scale};
+    return gw_hip_record(segment, node,
+                         a->k_dim == 64 ? "gw_state_scan_wkv_64" : "gw_state_scan_wkv",
+                         gw_hip_groups(gw_hip_width(node->out), GW_SCAN_THREADS),
+                         (unsigned)segment->rows, 1, GW_SCAN_THREADS, 1, 1, 0, &p, sizeof p);
+}
+
 static gw_status record_scan(struct gw_segment *segment, const gw_kernel *kernel,
                              const gw_node *node) {
     const gw_scan_args *a = &node->args.scan;
@@ -128,6 +148,9 @@ static gw_status record_scan(struct gw_segment *segment, const gw_kernel *kernel
     (void)kernel;
     if (a->kind == GW_SCAN_SSM && a->by_channel) {
         return scan_channels(segment, node);
+    }
+    if (a->kind == GW_SCAN_WKV) {
+        return scan_wkv(segment, node);
     }
     GW_TRY(gw_hip_scratch(segment, (size_t)segment->rows * row * sizeof(float), &made));
     GW_TRY(prepare_scan(segment, node, decays, made));
@@ -165,9 +188,11 @@ static gw_status record_group_norm(struct gw_segment *segment, const gw_kernel *
                                            .in = gw_hip_at(node->in[0]),
                                            .gate = at_or_none(node->in[1]),
                                            .weight = at_or_none(w),
+                                           .bias = at_or_none(node->w[1]),
                                            .out = gw_hip_at(node->out),
                                            .width = (int32_t)gw_hip_width(node->in[0]),
                                            .measure = a->measure,
+                                           .center = a->center,
                                            .groups = a->groups,
                                            .kind = (int32_t)a->gate_act,
                                            .gate_first = a->gate_first,
@@ -255,7 +280,7 @@ enum { CONV, SCAN, NORM, STEP_NODES, SOON_BLOCKS = 64 };
 static int are_step(const gw_node *nodes) {
     const gw_node *conv = &nodes[CONV], *scan = &nodes[SCAN], *norm = &nodes[NORM];
     if (conv->op != GW_OP_CONV || scan->op != GW_OP_SCAN || norm->op != GW_OP_GROUP_NORM ||
-        scan->in[0] != conv->out || norm->in[0] != scan->out) {
+        scan->in[0] != conv->out || norm->in[0] != scan->out || norm->args.group_norm.center) {
         return 0;
     }
     const gw_scan_args *a = &scan->args.scan;

@@ -91,11 +91,32 @@ static gw_status scan_channels(struct gw_segment *segment, const gw_node *node) 
     return gw_cl_launch_rows(&call, gw_cl_width(node->out), (size_t)segment->rows);
 }
 
+static gw_status scan_wkv(struct gw_segment *segment, const gw_node *node) {
+    const gw_scan_args *a = &node->args.scan;
+    gw_cl_call call = gw_cl_launch_new(segment, "state", "", "scan_wkv");
+    gw_cl_arg_step(&call);
+    gw_cl_arg_tensor(&call, node->in[0]);
+    gw_cl_arg_tensor(&call, node->in[2]);
+    gw_cl_arg_tensor(&call, node->in[3]);
+    gw_cl_arg_tensor(&call, node->in[1]);
+    gw_cl_arg_tensor(&call, node->out);
+    gw_cl_arg_int(&call, a->heads);
+    gw_cl_arg_int(&call, a->k_dim);
+    gw_cl_arg_int(&call, a->v_dim);
+    gw_cl_arg_int(&call, node->in[1]->dim[1]);
+    gw_cl_arg_float(&call, GW_WKV_DECAY);
+    gw_cl_arg_float(&call, a->k_scale);
+    return gw_cl_launch_rows(&call, gw_cl_width(node->out), (size_t)segment->rows);
+}
+
 gw_status gw_cl_record_scan(struct gw_segment *segment, const gw_kernel *kernel,
                             const gw_node *node) {
     const gw_scan_args *a = &node->args.scan;
     if (a->kind == GW_SCAN_SSM && a->by_channel) {
         return scan_channels(segment, node);
+    }
+    if (a->kind == GW_SCAN_WKV) {
+        return scan_wkv(segment, node);
     }
     size_t row =
         2 * (size_t)a->groups * (size_t)a->k_dim + (size_t)a->heads * (size_t)(decays_of(a) + 1);
@@ -140,13 +161,14 @@ gw_status gw_cl_record_group_norm(struct gw_segment *segment, const gw_kernel *k
     gw_cl_arg_int(&call, a->groups);
     gw_cl_arg_int(&call, a->gate_act);
     gw_cl_arg_int(&call, a->gate_first);
-    gw_cl_arg_int(&call, present(node->in[1], 0));
+    gw_cl_arg_int(&call, present(node->in[1], 0) | a->center << 1);
     GW_TRY(gw_cl_launch_rows(&call, groups * GW_LANES, (size_t)segment->rows));
     call = gw_cl_launch_new(segment, "state", "", "group_norm");
     gw_cl_arg_step(&call);
     gw_cl_arg_tensor(&call, node->in[0]);
     gw_cl_arg_tensor(&call, node->in[1]);
     gw_cl_arg_tensor(&call, node->w[0]);
+    gw_cl_arg_tensor(&call, node->w[1]);
     gw_cl_arg_mem(&call, lanes, 0);
     gw_cl_arg_tensor(&call, node->out);
     gw_cl_arg_int(&call, (int64_t)width);
@@ -155,7 +177,8 @@ gw_status gw_cl_record_group_norm(struct gw_segment *segment, const gw_kernel *k
     gw_cl_arg_int(&call, a->gate_first);
     gw_cl_arg_int(&call, wide);
     gw_cl_arg_float(&call, a->eps);
-    gw_cl_arg_int(&call, present(node->in[1], 0) | present(node->w[0], 1) | a->measure << 2);
+    gw_cl_arg_int(&call, present(node->in[1], 0) | present(node->w[0], 1) | a->measure << 2 |
+                             a->center << 3 | present(node->w[1], 4));
     return gw_cl_launch_rows(&call, groups * gw_cl_groups(width / groups, GW_LANES),
                              (size_t)segment->rows);
 }

@@ -166,9 +166,38 @@ static void ssm_row(const gw_node *node, const gw_step *step, int i, double *sta
     }
 }
 
+static void wkv_row(const gw_node *node, const gw_step *step, int i, double *state) {
+    const gw_scan_args *a = &node->args.scan;
+    (void)step;
+    int keys = a->k_dim, wide = a->v_dim, all = a->heads * keys;
+    const float *r = ref_floats(node->in[0], i), *k = r + all, *v = k + all;
+    const float *e = v + a->heads * wide;
+    const float *decay = ref_floats(node->in[2], i), *back = ref_floats(node->in[3], i);
+    for (int h = 0; h < a->heads; h++) {
+        double *s = state + (int64_t)h * keys * wide;
+        for (int c = 0; c < wide; c++) {
+            double known = 0.0, out = 0.0;
+            for (int j = 0; j < keys; j++) {
+                known += (double)e[h * keys + j] * (double)a->k_scale * s[j * wide + c];
+            }
+            for (int j = 0; j < keys; j++) {
+                int at = h * keys + j;
+                double taken = (double)e[at] * (double)a->k_scale * (double)back[at] * known;
+                double *m = &s[j * wide + c];
+                *m = *m * exp((double)GW_WKV_DECAY * (double)decay[at]) - taken +
+                     (double)k[at] * (double)v[h * wide + c];
+                out += (double)r[at] * *m;
+            }
+            ref_floats(node->out, i)[h * wide + c] = (float)out;
+        }
+    }
+}
+
 static void run_scan(const gw_node *node, const gw_step *step, int rows, double *scratch) {
     ref_each_sequence(node, step, rows, scratch,
-                      node->args.scan.kind == GW_SCAN_DELTA ? delta_row : ssm_row);
+                      node->args.scan.kind == GW_SCAN_DELTA ? delta_row
+                      : node->args.scan.kind == GW_SCAN_SSM ? ssm_row
+                                                            : wkv_row);
 }
 
 /* ---- GROUP_NORM, HEADS, COLUMNS ------------------------------------------------------------- */
@@ -182,7 +211,7 @@ static void run_group_norm(const gw_node *node, const gw_step *step, int rows, d
     const gw_group_norm_args *a = &node->args.group_norm;
     const gw_act_args act = {.kind = a->gate_act};
     int64_t m = ref_cols(node->in[0]), e = m / a->groups;
-    const float *w = vector(node->w[0]);
+    const float *w = vector(node->w[0]), *bias = vector(node->w[1]);
     int64_t wide = w != NULL ? node->w[0]->dim[0] : 1;
     (void)step;
     for (int i = 0; i < rows; i++) {
@@ -199,12 +228,14 @@ static void run_group_norm(const gw_node *node, const gw_step *step, int rows, d
             ref_floats(node->out, i)[g] = (float)sqrt(sum / (double)e + (double)a->eps);
         }
         for (int g = 0; g < a->groups; g++) {
-            ref_norm_row(scratch + g * e, e, GW_NORM_RMS, a->eps, NULL, NULL);
+            gw_norm_kind kind = a->center ? GW_NORM_LAYER : GW_NORM_RMS;
+            ref_norm_row(scratch + g * e, e, kind, a->eps, NULL, NULL);
         }
         for (int64_t c = 0; c < m; c++) {
             scratch[c] *= w != NULL ? (double)w[c % wide] : 1.0;
             scratch[c] *=
                 gate != NULL && !a->gate_first ? ref_act(&act, (double)gate[c], 0.0, 0, NULL) : 1.0;
+            scratch[c] += bias != NULL ? (double)bias[c] : 0.0;
         }
         if (!a->measure) {
             ref_write(node->out, i, scratch);

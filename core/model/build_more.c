@@ -26,8 +26,10 @@ static void emit_conv(walk *w, const gw_spec_block *b) {
 }
 
 static void emit_scan(walk *w, const gw_spec_block *b) {
-    int delta = b->kind == GW_BLOCK_DELTA;
-    gw_scan_args a = {.kind = delta ? GW_SCAN_DELTA : GW_SCAN_SSM,
+    int delta = b->kind == GW_BLOCK_DELTA, wkv = b->kind == GW_BLOCK_WKV;
+    gw_scan_args a = {.kind = delta ? GW_SCAN_DELTA
+                              : wkv ? GW_SCAN_WKV
+                                    : GW_SCAN_SSM,
                       .heads = (int)number(w, b, GW_ARG_HEADS, 0.0),
                       .groups = (int)number(w, b, GW_ARG_GROUPS, number(w, b, GW_ARG_HEADS, 0.0)),
                       .k_dim = (int)number(w, b, GW_ARG_KEYS, 0.0),
@@ -43,12 +45,12 @@ static void emit_scan(walk *w, const gw_spec_block *b) {
     }
     int64_t cols = (int64_t)a.heads * a.v_dim;
     gw_tensor *out = new_tensor(w, GW_FMT_F32, cols > 0 ? cols : 1);
-    gw_node *node = new_node(w, GW_OP_SCAN, delta ? "delta" : "ssm", out);
+    gw_node *node = new_node(w, GW_OP_SCAN, delta ? "delta" : wkv ? "wkv" : "ssm", out);
     node->in[0] = as_f32(w, b->in);
     node->in[1] = state_of(w);
     node->in[2] = as_f32(w, b->side);
-    node->in[3] = delta ? as_f32(w, b->plus) : NULL;
-    for (int i = 0; i < (delta ? 2 : 3); i++) {
+    node->in[3] = delta || wkv ? as_f32(w, b->plus) : NULL;
+    for (int i = 0; i < (wkv ? 0 : delta ? 2 : 3); i++) {
         node->w[i] = weight(w, b, i);
     }
     node->args.scan = a;
@@ -66,8 +68,10 @@ static void emit_norm_groups(walk *w, const gw_spec_block *b) {
     node->in[0] = x;
     node->in[1] = b->side >= 0 ? as_f32(w, b->side) : NULL;
     node->w[0] = weight(w, b, 0);
+    node->w[1] = weight(w, b, 1);
     node->args.group_norm =
         (gw_group_norm_args){.groups = groups,
+                             .center = (b->flags & GW_FLAG_CENTER) != 0,
                              .measure = measure,
                              .eps = (float)number(w, b, GW_ARG_EPS, (double)w->in->hp->norm_eps),
                              .gate_act = act_of(w, b),
@@ -95,6 +99,15 @@ static gw_tensor *new_float(walk *w, const gw_spec_block *b, int64_t cols) {
                                                 : new_tensor(w, GW_FMT_F32, cols);
 }
 
+/* What another device has made is copied to where it is kept (NULL: nowhere). */
+static void copy_to_kept(walk *w, const gw_tensor *out, gw_tensor *kept, const char *what) {
+    if (kept != NULL && kept != out) {
+        gw_node *copy = new_node(w, GW_OP_COLUMNS, what, kept);
+        copy->device = kept->device;
+        copy->in[0] = out;
+    }
+}
+
 static void emit_columns(walk *w, const gw_spec_block *b) {
     enum { PARTS = 4 };
     const int values[PARTS] = {b->in, b->side, b->plus, b->more};
@@ -106,10 +119,14 @@ static void emit_columns(walk *w, const gw_spec_block *b) {
     }
     int first = (int)number(w, b, GW_ARG_FIRST, 0.0), own = in[0] != NULL ? (int)in[0]->dim[1] : 1;
     cols = cols - own + (int)number(w, b, GW_ARG_WIDTH, own - first);
-    gw_tensor *out = new_float(w, b, cols > 0 ? cols : 1);
+    int lasts = b->section == GW_SECTION_LAYER && is_kept(w, b->out);
+    gw_tensor *kept = lasts ? kept_value(w, b->out) : NULL;
+    gw_tensor *out =
+        kept != NULL && kept->device == w->device ? kept : new_float(w, b, cols > 0 ? cols : 1);
     gw_node *node = new_node(w, GW_OP_COLUMNS, "columns", out);
     memcpy(node->in, in, sizeof in);
     node->args.columns.first = first;
+    copy_to_kept(w, out, kept, "columns");
     finish(w, b, out);
 }
 
@@ -239,11 +256,7 @@ static void emit_choose(walk *w, const gw_spec_block *b) {
                                          .ties = b->flags & GW_FLAG_LOWEST  ? GW_TIES_LOWEST
                                                  : b->flags & GW_FLAG_WHOLE ? GW_TIES_TEXT
                                                                             : GW_TIES_COMPLETE};
-    if (kept != NULL && kept != out) {
-        gw_node *copy = new_node(w, GW_OP_COLUMNS, "choose", kept);
-        copy->device = kept->device;
-        copy->in[0] = out;
-    }
+    copy_to_kept(w, out, kept, "choose");
     give(w, b, out);
 }
 
@@ -312,6 +325,7 @@ static const gw_emit_fn emitters[GW_BLOCK_KINDS] = {
     [GW_BLOCK_CONV]      = emit_conv,
     [GW_BLOCK_DELTA]     = emit_scan,
     [GW_BLOCK_SSM]       = emit_scan,
+    [GW_BLOCK_WKV]       = emit_scan,
     [GW_BLOCK_NORM_GROUPS] = emit_norm_groups,
     [GW_BLOCK_HEADS]     = emit_heads,
     [GW_BLOCK_COLUMNS]   = emit_columns,

@@ -34,15 +34,16 @@ static gw_status read_kind(const gw_gguf *g, gw_vocab *v, int *found) {
         v->kind = GW_VOCAB_WORDPIECE;
     } else if (is(model, "t5")) {
         v->kind = GW_VOCAB_UNIGRAM;
+    } else if (is(model, "rwkv")) {
+        v->kind = GW_VOCAB_LONGEST;
     } else if (is(model, "gemma4") || is(model, "whitespace")) {
         v->kind = GW_VOCAB_RANK_BPE;
         memcpy(v->pre, model.text, (size_t)model.bytes); /* unless the file names another */
     } else {
-        return gw_fail(
-            GW_E_UNSUPPORTED, gw_gguf_where(g),
-            "tokenizer %.*s is not supported; llama, gpt2, bert, t5, gemma4 and whitespace "
-            "are",
-            (int)(model.bytes < 40 ? model.bytes : 40), model.text);
+        return gw_fail(GW_E_UNSUPPORTED, gw_gguf_where(g),
+                       "tokenizer %.*s is not supported; llama, gpt2, bert, t5, rwkv, gemma4 and "
+                       "whitespace are",
+                       (int)(model.bytes < 40 ? model.bytes : 40), model.text);
     }
     return GW_OK;
 }
@@ -219,6 +220,22 @@ static gw_status unmark_words(const gw_gguf *g, gw_vocab *v) {
         memcpy(text + 2, t->text, t->bytes);
         t->text = text;
         t->bytes += 2;
+    }
+    return GW_OK;
+}
+
+/* RWKV's in a GGUF file: bytes as Python writes them between quotes. */
+static gw_status unescape(const gw_gguf *g, gw_vocab *v) {
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        gw_vocab_token *t = &v->tokens[i];
+        if (t->kind == GW_TOKEN_NORMAL && memchr(t->text, '\\', t->bytes) != NULL) {
+            char *text = gw_arena_alloc(v->arena, t->bytes);
+            if (text == NULL) {
+                return nomem(g);
+            }
+            t->bytes = (uint32_t)gw_vocab_unescape(t->text, t->bytes, 0, text);
+            t->text = text;
+        }
     }
     return GW_OK;
 }
@@ -413,6 +430,7 @@ static gw_status read_flags(const gw_gguf *g, unsigned known, gw_vocab *v) {
     } else {
         GW_TRY(v->kind == GW_VOCAB_UNIGRAM     ? read_unigram_flags(g, v)
                : v->kind == GW_VOCAB_WORDPIECE ? read_bert_flags(g, v)
+               : v->kind == GW_VOCAB_LONGEST   ? GW_OK
                                                : read_merge_flags(g, known, v));
     }
     GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.add_bos_token", &v->add_bos, NULL));
@@ -464,6 +482,7 @@ static gw_status read_all(const gw_gguf *g, const char *pre, gw_vocab *v) {
     GW_TRY(read_kinds(g, v));
     GW_TRY(has_merges(v) ? read_merges(g, v) : GW_OK);
     GW_TRY(v->kind == GW_VOCAB_WORDPIECE ? unmark_words(g, v) : GW_OK);
+    GW_TRY(v->kind == GW_VOCAB_LONGEST ? unescape(g, v) : GW_OK);
     GW_TRY(read_ids(g, v));
     GW_TRY(read_flags(g, known, v));
     GW_TRY(read_phi3(g, v));

@@ -272,6 +272,7 @@ static const struct {
              {"sentencepiece.bpe.model", gw_vocab_read_sentencepiece, gw_hf_model_file},
              {"spm.model", gw_vocab_read_sentencepiece, gw_hf_model_file},
              {"source.spm", gw_vocab_read_sentencepiece, gw_hf_model_file},
+             {"rwkv_vocab_v20230424.txt", gw_vocab_read_rwkv, NULL},
              {"vocab.txt", gw_vocab_read_vocab_txt, NULL},
              {"tokenizer.bin", gw_vocab_read_llama2c, NULL}};
 

@@ -126,6 +126,7 @@ typedef enum gw_transform {
     GW_TRANSFORM_NONE, GW_TRANSFORM_PLUS_ONE, GW_TRANSFORM_EXP, GW_TRANSFORM_NEGATE,
     GW_TRANSFORM_SOFTPLUS, GW_TRANSFORM_SQRT, GW_TRANSFORM_TIMES,
     GW_TRANSFORM_XIELU, /* alpha_p, alpha_n, beta, eps as trained to what the activation takes */
+    GW_TRANSFORM_SHIFT, /* shares m of the row before become taps m, 1 - m of a convolution */
     GW_TRANSFORM_INTEGERS, /* stored as 64-bit integers, or 32-bit ones */
     GW_TRANSFORM_RELATIVE /* [buckets, heads] by bucket of distance to [heads, distances]       */
 } gw_transform;
@@ -183,7 +184,7 @@ typedef enum gw_block_kind {
     GW_BLOCK_EMBED, GW_BLOCK_NORM, GW_BLOCK_QKV, GW_BLOCK_ROPE_KV, GW_BLOCK_ATTENTION,
     GW_BLOCK_RESIDUAL, GW_BLOCK_GLU, GW_BLOCK_LINEAR, GW_BLOCK_MLP, GW_BLOCK_MIX, GW_BLOCK_ADD,
     GW_BLOCK_ROUTE, GW_BLOCK_EXPERTS, GW_BLOCK_POOL,
-    GW_BLOCK_CONV, GW_BLOCK_DELTA, GW_BLOCK_SSM, GW_BLOCK_NORM_GROUPS, GW_BLOCK_HEADS,
+    GW_BLOCK_CONV, GW_BLOCK_DELTA, GW_BLOCK_SSM, GW_BLOCK_WKV, GW_BLOCK_NORM_GROUPS, GW_BLOCK_HEADS,
     GW_BLOCK_COLUMNS, GW_BLOCK_STREAMS, GW_BLOCK_SPARSE_GLU, GW_BLOCK_ACT, GW_BLOCK_HYPER,
     GW_BLOCK_ROTATE, GW_BLOCK_DOT, GW_BLOCK_COMPRESS, GW_BLOCK_CHOOSE, GW_BLOCK_LISTED,
     GW_BLOCK_NGRAM, GW_BLOCK_KINDS
@@ -217,7 +218,8 @@ enum {
     GW_FLAG_BACK = 1 << 14,    /* by the negative angle    */
     GW_FLAG_ROOT = 1 << 15,    /* of a sum, with its sign  */
     GW_FLAG_WHOLE = 1 << 16,   /* choose: equal ones among the whole text's */
-    GW_FLAG_LOWEST = 1 << 17   /* choose: the lowest of equal ones */
+    GW_FLAG_LOWEST = 1 << 17,  /* choose: the lowest of equal ones */
+    GW_FLAG_CENTER = 1 << 18   /* norm_groups: LayerNorm of each */
 };
 
 /* Slots of gw_spec_block.number. */
@@ -337,6 +339,11 @@ int32_t gw_block_entries(const gw_blueprint *bp, const gw_hparams *hp, int layer
                          int32_t entries);
 /* How many matrices the block multiplies one input with side by side: weight[0 .. n). */
 int gw_block_matrices(const gw_spec_block *b);
+/* A block of a layer whose value later layers may take as well (a line `value`). */
+static inline int gw_block_hands_on(const gw_spec_block *b) {
+    return b->section == GW_SECTION_LAYER &&
+           (b->kind == GW_BLOCK_CHOOSE || b->kind == GW_BLOCK_COLUMNS);
+}
 /* Does the block read rows of a table for all layers beside the embedding, which is the first? Such
  * a table stays at home, in main memory; one of n-grams where it does not fit elsewhere. */
 int gw_block_stays_home(const gw_blueprint *bp, const gw_spec_block *b);

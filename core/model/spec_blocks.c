@@ -90,8 +90,12 @@ static const block_rule rules[GW_BLOCK_KINDS] = {
          {"keys", 'n', GW_ARG_KEYS, 1}, {"values", 'n', GW_ARG_VALUES, 1},
          {"low", 'n', GW_ARG_LOW, 1}, {"high", 'n', GW_ARG_HIGH, 1},
          {"tiled", 'n', GW_ARG_TILED, 1}, {"channels", 'f', GW_FLAG_BY_CHANNEL, 0}}},
+    [GW_BLOCK_WKV] = {"wkv", LAYER, LAYER, 0, 0, 0, LAST, 0,
+        {{"decay", 'v', 0, 1}, {"back", 'v', 1, 1}, {"heads", 'n', GW_ARG_HEADS, 1},
+         {"keys", 'n', GW_ARG_KEYS, 1}, {"values", 'n', GW_ARG_VALUES, 1}}},
     [GW_BLOCK_NORM_GROUPS] = {"norm_groups", START, HEAD, 1, 1, 1, LAST, 0,
         {{"groups", 'n', GW_ARG_HEADS, 1}, {"gate", 'v', 0, 1}, {"eps", 'n', GW_ARG_EPS, 1},
+         {"center", 'f', GW_FLAG_CENTER, 0}, {"bias", 'w', 1, 1},
          {"before", 'f', GW_FLAG_BEFORE, 0}, {"measure", 'f', GW_FLAG_MEASURE, 0}}},
     [GW_BLOCK_HEADS] = {"heads", LAYER, LAYER, 0, 1, 1, LAST, 0,
         {{"count", 'n', GW_ARG_HEADS, 1}, {"first", 'n', GW_ARG_FIRST, 1},
@@ -282,15 +286,16 @@ static gw_status check_kept(const gw_spec_reader *r) {
     for (int v = 0; v < bp->n_values; v++) {
         int given = bp->width[v].n == 0 || (bp->all_given >> v & 1), chosen = 0;
         for (int b = 0; b < bp->n_blocks; b++) {
-            int chooses = bp->block[b].kind == GW_BLOCK_CHOOSE && bp->block[b].out == v;
+            int chooses = gw_block_hands_on(&bp->block[b]) && bp->block[b].out == v;
             given |= chooses || (bp->block[b].section == START && bp->block[b].out == v);
             chosen += chooses && bp->width[v].n > 0;
         }
         if (!given) {
-            return gw_spec_fail(r, "neither start nor choose gives the value '%s'", bp->value[v]);
+            return gw_spec_fail(r, "no block of start, choose or columns gives the value '%s'",
+                                bp->value[v]);
         }
         if (chosen > 1) { /* it lies in one place */
-            return gw_spec_fail(r, "two blocks choose the value '%s'", bp->value[v]);
+            return gw_spec_fail(r, "two blocks give the value '%s'", bp->value[v]);
         }
     }
     return GW_OK;
@@ -392,11 +397,13 @@ static gw_status finish(gw_spec_reader *r, const block_rule *rule, gw_spec_block
     if (b->kind == GW_BLOCK_ROUTE && b->number[GW_ARG_USED].n == 0) {
         return gw_spec_fail(r, "route needs 'used NUMBER'");
     }
-    if ((b->kind == GW_BLOCK_DELTA && (b->side < 0 || b->plus < 0)) ||
+    int delta = b->kind == GW_BLOCK_DELTA, wkv = b->kind == GW_BLOCK_WKV;
+    if (((delta || wkv) && (b->side < 0 || b->plus < 0)) ||
         (b->kind == GW_BLOCK_SSM && b->side < 0)) {
         return gw_spec_fail(r, "%s needs %s", rule->name,
-                            b->kind == GW_BLOCK_SSM ? "'steps VALUE'"
-                                                    : "'decay VALUE' and 'beta VALUE'");
+                            wkv     ? "'decay VALUE' and 'back VALUE'"
+                            : delta ? "'decay VALUE' and 'beta VALUE'"
+                                    : "'steps VALUE'");
     }
     r->defined |= 1u << b->out;
     return GW_OK;

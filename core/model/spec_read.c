@@ -101,6 +101,7 @@ int gw_activation_named(const char *text, size_t n, gw_act_kind *out) {
                  {"relu", GW_ACT_RELU},
                  {"relu2", GW_ACT_RELU2},
                  {"xielu", GW_ACT_XIELU},
+                 {"sqrelu", GW_ACT_RELU2},
                  {"swiglu_oai", GW_ACT_SWIGLU_OAI},
                  {"sigmoid", GW_ACT_SIGMOID},
                  {"softplus", GW_ACT_SOFTPLUS},

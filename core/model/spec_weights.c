@@ -49,7 +49,7 @@ static gw_status read_transform(const gw_spec_reader *r, gw_spec_word w, gw_spec
                {"negate", GW_TRANSFORM_NEGATE},     {"softplus", GW_TRANSFORM_SOFTPLUS},
                {"sqrt", GW_TRANSFORM_SQRT},         {"xielu", GW_TRANSFORM_XIELU},
                {"times", GW_TRANSFORM_TIMES},       {"relative", GW_TRANSFORM_RELATIVE},
-               {"integers", GW_TRANSFORM_INTEGERS}};
+               {"integers", GW_TRANSFORM_INTEGERS}, {"shift", GW_TRANSFORM_SHIFT}};
     *known = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (gw_spec_is(w, all[i].name)) {

@@ -150,6 +150,10 @@ static int is_xielu(const gw_entry *e) {
     return e->source != NULL && e->source->transform[0] == GW_TRANSFORM_XIELU;
 }
 
+int gw_entry_taps(const gw_entry *e) {
+    return e->source != NULL && e->source->transform[0] == GW_TRANSFORM_SHIFT ? 2 : 1;
+}
+
 gw_status gw_entry_values(const gw_entry *e, float *values) {
     size_t n = (size_t)e->t.dim[0];
     if (e->made) {
@@ -170,7 +174,8 @@ gw_status gw_entry_values(const gw_entry *e, float *values) {
     }
     int64_t here = -1;
     for (size_t i = 0; i < n && status == GW_OK; i++) {
-        int64_t row = gw_entry_stored_row(e, (int64_t)i), x = row / e->stored_rows;
+        int64_t row = gw_entry_stored_row(e, (int64_t)i / gw_entry_taps(e));
+        int64_t x = row / e->stored_rows;
         if (x != here) {
             status = gw_stored_read(e->stored[x], 0, e->stored[x]->bytes, raw);
             if (status == GW_OK) {
@@ -179,6 +184,7 @@ gw_status gw_entry_values(const gw_entry *e, float *values) {
             here = x;
         }
         values[i] = status == GW_OK ? changed(e, all[row % e->stored_rows]) : 0.0f;
+        values[i] = i % (size_t)gw_entry_taps(e) == 1 ? 1.0f - values[i] : values[i];
     }
     if (status == GW_OK && is_xielu(e) && n == 4) {
         make_xielu(values);

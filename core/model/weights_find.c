@@ -111,7 +111,7 @@ static gw_status check_shape(const gw_weights *w, const gw_stored *t, const want
     }
     int parts = e->source != NULL ? 1 + e->source->n_with : 1;
     int64_t axes[3], experts = e->n_stored > 1 ? 1 : want->experts;
-    int64_t rows = (want->vector ? want->cols : want->rows) / parts;
+    int64_t rows = (want->vector ? want->cols : want->rows) / (parts * gw_entry_taps(e));
     int n = 0;
     if (e->of > 0) {
         if (rows % e->count != 0 || e->first < 0 || e->first + e->count > e->of) {
@@ -720,8 +720,8 @@ gw_status gw_weights_values(gw_weights *w, int role, float **out, int64_t *rows)
         return gw_fail(GW_E_NOMEM, w->where, "no memory for %s", own.t.name);
     }
     gw_weight_source source = gw_entry_source(&own);
-    gw_status status = vector ? gw_entry_values(&own, values)
-                              : source.rows(&source, 0, own.t.dim[0], values);
+    gw_status status =
+        vector ? gw_entry_values(&own, values) : source.rows(&source, 0, own.t.dim[0], values);
     if (status != GW_OK) {
         free(values);
         return status;

@@ -77,6 +77,8 @@ static inline int gw_entry_plain(const gw_entry *e) {
 gw_weight_source gw_entry_source(const gw_entry *e);
 /* Which stored row a row comes from: of all stored tensors one after the other. */
 int64_t gw_entry_stored_row(const gw_entry *e, int64_t row);
+/* Values that one stored one becomes. */
+int gw_entry_taps(const gw_entry *e);
 /* Values of a vector, f32. */
 gw_status gw_entry_values(const gw_entry *e, float *values);
 

@@ -390,6 +390,10 @@ static gw_status check_group_norm(const gw_node *node) {
     if (gate != NULL && (!is_matrix(gate, GW_FMT_F32, m) || !same_rows(gate, y))) {
         return refuse(node, "the gate", gate, "f32 of the output's shape");
     }
+    if ((a->center && (gate != NULL || a->measure)) ||
+        (node->w[1] != NULL && (!a->center || !is_vector(node->w[1], m)))) {
+        return refuse(node, "the bias", node->w[1], "f32 [m] of centered groups without a gate");
+    }
     return w == NULL || is_vector(w, m) || is_vector(w, m / a->groups)
                ? GW_OK
                : refuse(node, "the norm weight", w, "f32, of one group or of all");

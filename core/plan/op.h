@@ -142,11 +142,15 @@ typedef enum gw_scan_kind {
                     * S = d S; S = S + k beta (v - k S); out = q S; d = exp(A softplus(in2 + w1)) by
                     * head or by head and k, beta = sigmoid(in3) (Yang et al. 2024,
                     * arXiv:2412.06464)                                                         */
-    GW_SCAN_SSM    /* in0 = [x h*v | B g*k | C g*k]: t = softplus(in2 + w1) within [low, high];
+    GW_SCAN_SSM,   /* in0 = [x h*v | B g*k | C g*k]: t = softplus(in2 + w1) within [low, high];
                     * S = exp(t A) S + B t x; out = C S + D x (Dao and Gu 2024,
                     * arXiv:2405.21060); by channel a step for each value and an A for each value
                     * and key (Gu and Dao 2023, arXiv:2312.00752)                               */
+    GW_SCAN_WKV    /* in0 = [r h*k | k h*k | v h*v | e h*k], in2 = s, in3 = a, both [n, h*k]: with
+                    * e times k_scale S = exp(GW_WKV_DECAY s) S - (e a) (e S) + k v; out = r S;
+                    * h groups and no weights (Peng et al. 2025, arXiv:2503.14456)             */
 } gw_scan_kind;
+#define GW_WKV_DECAY (-0.60653065971263342f) /* -1 / sqrt(e) */
 typedef struct gw_scan_args {
     gw_scan_kind kind;
     int heads, groups, k_dim, v_dim; /* h, g (a divisor of h), k, v               */
@@ -159,6 +163,7 @@ typedef struct gw_scan_args {
 
 typedef struct gw_group_norm_args {
     int groups; /* how many */
+    int center; /* LayerNorm of each: less its mean; w1 = bias [m] (may be NULL); no gate */
     float eps;
     gw_act_kind gate_act;
     int gate_first; /* the gate comes before the norm */

@@ -34,6 +34,20 @@ gw_status gw_op_check_conv(const gw_node *node) {
                : refuse(node, "the state", node->in[1], "more entries than there are taps");
 }
 
+static gw_status check_wkv(const gw_node *node) {
+    const gw_scan_args *a = &node->args.scan;
+    const gw_tensor *x = node->in[0], *s = node->in[2], *e = node->in[3], *y = node->out;
+    int64_t k = (int64_t)a->heads * a->k_dim, v = (int64_t)a->heads * a->v_dim;
+    if (!is_matrix(x, GW_FMT_F32, 3 * k + v) || !is_matrix(y, GW_FMT_F32, v) || !same_rows(x, y)) {
+        return refuse(node, "the input", x, "f32 [n, h (3 k + v)], the output f32 [n, h v]");
+    }
+    if (!is_matrix(s, GW_FMT_F32, k) || !same_rows(s, y) || !is_matrix(e, GW_FMT_F32, k) ||
+        !same_rows(e, y) || a->groups != a->heads) {
+        return refuse(node, "the decay", s, "f32 [n, h k], as what is taken back, a group a head");
+    }
+    return gw_op_check_state(node, k * a->v_dim);
+}
+
 gw_status gw_op_check_scan(const gw_node *node) {
     GW_TRY(check_out(node));
     const gw_scan_args *a = &node->args.scan;
@@ -41,6 +55,9 @@ gw_status gw_op_check_scan(const gw_node *node) {
     if (a->heads < 1 || a->groups < 1 || a->heads % a->groups != 0 || a->k_dim < 1 ||
         a->k_dim > GW_SCAN_KEYS || a->v_dim < 1) {
         return refuse(node, "the output", y, "heads in whole groups, keys of 1 to 256");
+    }
+    if (a->kind == GW_SCAN_WKV) {
+        return check_wkv(node);
     }
     int64_t h = a->heads, k = a->k_dim, v = a->v_dim, wide = h * v + 2 * a->groups * k;
     int delta = a->kind == GW_SCAN_DELTA, each = a->by_channel;

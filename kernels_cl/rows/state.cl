@@ -231,8 +231,70 @@ KERNEL_OF_ANY_SIZE scan_channels(STEP, IN(in), IN(decay), IN(a), IN(bias), IN(sk
     }
 }
 
+/* SCAN of WKV: in is [r | k | v | e]. Items: columns of heads. */
+KERNEL_OF_ANY_SIZE scan_wkv(STEP, IN(in), IN(decay), IN(back), OUT(state), OUT(out),
+                            const int heads, const int keys, const int values, const int entries,
+                            const float base, const float scale) {
+    const int first = GROUP_ID(1), live = LIVE, all = heads * keys, wide = heads * values;
+    AWAIT;
+    if (first >= live) {
+        return;
+    }
+    int rows;
+    COUNT_ROWS(rows, first);
+    for (int at = ITEM_ID; at < wide && rows > 0; at += ITEM_COUNT) {
+        const int h = at / values;
+        const size_t width = (size_t)wide * keys;
+        const size_t inside = (size_t)h * keys * values + at % values;
+        __global float *known = WRITES(float, state) + inside;
+        const int start = STEP_POS(first);
+        __global float *working = known + ENTRY(first, start + rows, width);
+        __global float *from = known + ENTRY(first, start, width);
+        int left = rows, empty = start == 0;
+        for (int i = first; i < live;) {
+            __global const float *r = READS(float, in) + (size_t)i * (3 * all + wide) + h * keys;
+            __global const float *k = r + all, *e = r + 2 * all + wide;
+            __global const float *d = READS(float, decay) + (size_t)i * all + h * keys;
+            __global const float *b = READS(float, back) + (size_t)i * all + h * keys;
+            const float v = READS(float, in)[(size_t)i * (3 * all + wide) + 2 * all + at];
+            left--;
+            __global float *to =
+                left < entries - 1 ? known + ENTRY(i, STEP_POS(i) + 1, width) : working;
+            float sum = 0.0f, y = 0.0f;
+            for (int j = 0; j < keys; j++) {
+                sum = fma(e[j] * scale, empty ? 0.0f : from[(size_t)j * values], sum);
+            }
+            for (int j = 0; j < keys; j++) {
+                float m = empty ? 0.0f : from[(size_t)j * values];
+                m = fma((e[j] * scale) * b[j], -sum, m * gw_exp(base * d[j]));
+                m = fma(k[j], v, m);
+                to[(size_t)j * values] = m;
+                y = fma(r[j], m, y);
+            }
+            WRITES(float, out)[(size_t)i * wide + at] = y;
+            from = to;
+            empty = 0;
+            int next;
+            NEXT_ROW(next, i);
+            i = next;
+        }
+    }
+}
+
+/* gw_fold_lanes of n values, divided by n. */
+static inline float group_mean(__global const float *x, int n) {
+    float lane[GW_LANES];
+    for (int i = 0; i < GW_LANES; i++) {
+        lane[i] = 0.0f;
+        for (int k = i; k < n; k += GW_LANES) {
+            lane[i] = lane[i] + x[k];
+        }
+    }
+    return gw_fold_lanes(lane) / (float)n;
+}
+
 /* The sums of squares of a row's groups, [row, group, lane]; gated: x times act(gate) counts.
- * Items: lanes of groups. flags: gate. */
+ * Items: lanes of groups. flags: gate, centered. */
 KERNEL_OF_ANY_SIZE group_lanes(STEP, IN(in), IN(gate), OUT(out), const int width,
                                const int groups, const int kind, const int gated,
                                const int flags) {
@@ -243,9 +305,11 @@ KERNEL_OF_ANY_SIZE group_lanes(STEP, IN(in), IN(gate), OUT(out), const int width
     }
     for (int u = ITEM_ID; u < groups * GW_LANES; u += ITEM_COUNT) {
         const size_t base = (size_t)row * width + (u / GW_LANES) * e;
+        const float mean = HAS(1) ? group_mean(READS(float, in) + base, e) : 0.0f;
         float sum = 0.0f;
         for (int i = u % GW_LANES; i < e; i += GW_LANES) {
             float v = READS(float, in)[base + i];
+            v = HAS(1) ? v - mean : v;
             v = HAS(0) && gated ? v * gw_act_gate((gw_act_kind)kind, READS(float, gate)[base + i],
                                                   0.0f, 0.0f, 0.0f, 0.0f)
                                 : v;
@@ -256,8 +320,8 @@ KERNEL_OF_ANY_SIZE group_lanes(STEP, IN(in), IN(gate), OUT(out), const int width
 }
 
 /* Items: blocks of 32 columns of a group. flags: gate, weight; the third: what groups are
- * divided by alone, [row, group]. */
-KERNEL_OF_ANY_SIZE group_norm(STEP, IN(in), IN(gate), IN(weight), IN(lanes), OUT(out),
+ * divided by alone, [row, group]; centered; bias. */
+KERNEL_OF_ANY_SIZE group_norm(STEP, IN(in), IN(gate), IN(weight), IN(bias), IN(lanes), OUT(out),
                               const int width, const int groups, const int kind, const int gated,
                               const int wide, const float eps, const int flags) {
     const int row = GROUP_ID(1), e = width / groups, blocks = (e + GW_LANES - 1) / GW_LANES;
@@ -278,15 +342,19 @@ KERNEL_OF_ANY_SIZE group_norm(STEP, IN(in), IN(gate), IN(weight), IN(lanes), OUT
             }
             continue;
         }
+        const float mean =
+            HAS(3) ? group_mean(READS(float, in) + (size_t)row * width + g * e, e) : 0.0f;
         for (int i = at; i < min(at + GW_LANES, e); i++) {
             const int c = g * e + i;
             const size_t place = (size_t)row * width + c;
             float v = READS(float, in)[place];
+            v = HAS(3) ? v - mean : v;
             const float by = HAS(0) ? gw_act_gate((gw_act_kind)kind, READS(float, gate)[place],
                                                   0.0f, 0.0f, 0.0f, 0.0f)
                                     : 1.0f;
             v = HAS(0) && gated ? v * by : v;
             v = (v * r) * (HAS(1) ? READS(float, weight)[c % wide] : 1.0f);
+            v = HAS(4) ? v + READS(float, bias)[c] : v;
             WRITES(float, out)[place] = HAS(0) && !gated ? v * by : v;
         }
     }

@@ -384,6 +384,115 @@ GW_KERNEL(gw_state_scan_channels_16, struct gw_state_channels_params, GW_SCAN_TH
     }
 }
 
+/* What a row brings to a column's scan of WKV: [keys] each, and its value. */
+struct wkv_row {
+    const float *r, *k, *e, *d, *b;
+    float v;
+};
+GW_DEVICE wkv_row wkv_row_of(const struct gw_state_wkv_params &p, int i, int at) {
+    const int all = p.heads * p.keys, wide = p.heads * p.values, h = at / p.values * p.keys;
+    const float *in = p.in + (size_t)i * (3 * all + wide);
+    wkv_row w;
+    w.r = in + h;
+    w.k = w.r + all;
+    w.v = in[2 * all + at];
+    w.e = in + 2 * all + wide + h;
+    w.d = p.decay + (size_t)i * all + h;
+    w.b = p.back + (size_t)i * all + h;
+    return w;
+}
+
+GW_KERNEL(gw_state_scan_wkv, struct gw_state_wkv_params, GW_SCAN_THREADS) {
+    const int first = (int)blockIdx.y, at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    const int wide = p.heads * p.values;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    const int live = gw_live(p.step);
+    if (first >= live || at >= wide) {
+        return;
+    }
+    const int rows = rows_from(p.step, first, live), start = gw_step_pos(p.step, first);
+    if (rows == 0) {
+        return;
+    }
+    const size_t width = (size_t)wide * p.keys;
+    float *known = p.state + (size_t)(at / p.values) * p.keys * p.values + at % p.values;
+    float *working = known + entry_of(p.step, first, start + rows, p.entries, width);
+    const float *from = known + entry_of(p.step, first, start, p.entries, width);
+    int left = rows, empty = start == 0;
+    for (int i = first; i < live; i = next_row(p.step, i, live)) {
+        const wkv_row w = wkv_row_of(p, i, at);
+        left--;
+        float *to = left < p.entries - 1
+                        ? known + entry_of(p.step, i, gw_step_pos(p.step, i) + 1, p.entries, width)
+                        : working;
+        float sum = 0.0f, y = 0.0f;
+        for (int j = 0; j < p.keys; j++) {
+            sum = GW_FMA(w.e[j] * p.scale, empty ? 0.0f : from[(size_t)j * p.values], sum);
+        }
+        for (int j = 0; j < p.keys; j++) {
+            float m = empty ? 0.0f : from[(size_t)j * p.values];
+            m = GW_FMA((w.e[j] * p.scale) * w.b[j], -sum, m * gw_exp(p.base * w.d[j]));
+            m = GW_FMA(w.k[j], w.v, m);
+            to[(size_t)j * p.values] = m;
+            y = GW_FMA(w.r[j], m, y);
+        }
+        p.out[(size_t)i * wide + at] = y;
+        from = to;
+        empty = 0;
+    }
+}
+
+/* The same with the column in registers. */
+GW_KERNEL(gw_state_scan_wkv_64, struct gw_state_wkv_params, GW_SCAN_THREADS) {
+    enum { KEYS = 64 };
+    const int first = (int)blockIdx.y, at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    const int wide = p.heads * p.values;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    const int live = gw_live(p.step);
+    if (first >= live || at >= wide) {
+        return;
+    }
+    int left = rows_from(p.step, first, live);
+    if (left == 0) {
+        return;
+    }
+    const int start = gw_step_pos(p.step, first);
+    const size_t width = (size_t)wide * KEYS;
+    float *known = p.state + (size_t)(at / p.values) * KEYS * p.values + at % p.values;
+    const float *from = known + entry_of(p.step, first, start, p.entries, width);
+    float s[KEYS];
+#pragma unroll
+    for (int j = 0; j < KEYS; j++) {
+        s[j] = start > 0 ? from[(size_t)j * p.values] : 0.0f;
+    }
+    for (int i = first; i < live; i = next_row(p.step, i, live)) {
+        const wkv_row w = wkv_row_of(p, i, at);
+        float sum = 0.0f, y = 0.0f;
+        left--;
+#pragma unroll
+        for (int j = 0; j < KEYS; j++) {
+            sum = GW_FMA(w.e[j] * p.scale, s[j], sum);
+        }
+#pragma unroll
+        for (int j = 0; j < KEYS; j++) {
+            s[j] = GW_FMA((w.e[j] * p.scale) * w.b[j], -sum, s[j] * gw_exp(p.base * w.d[j]));
+            s[j] = GW_FMA(w.k[j], w.v, s[j]);
+            y = GW_FMA(w.r[j], s[j], y);
+        }
+        p.out[(size_t)i * wide + at] = y;
+        if (left < p.entries - 1) {
+            float *to =
+                known + entry_of(p.step, i, gw_step_pos(p.step, i) + 1, p.entries, width);
+#pragma unroll
+            for (int j = 0; j < KEYS; j++) {
+                to[(size_t)j * p.values] = s[j];
+            }
+        }
+    }
+}
+
 /* ---- GROUP_NORM ------------------------------------------------------------------------------ */
 
 GW_KERNEL(gw_state_group_norm, struct gw_state_group_norm_params, GW_STATE_THREADS) {
@@ -396,9 +505,17 @@ GW_KERNEL(gw_state_group_norm, struct gw_state_group_norm_params, GW_STATE_THREA
     }
     const size_t base = (size_t)row * p.width + (size_t)g * e;
     const int gated = p.gate && p.gate_first;
-    float sum = 0.0f;
+    float sum = 0.0f, mean = 0.0f;
+    for (int i = gw_lane(); i < e && p.center; i += GW_LANES) {
+        sum = sum + p.in[base + i];
+    }
+    if (p.center) {
+        mean = gw_fold(sum) / (float)e;
+    }
+    sum = 0.0f;
     for (int i = gw_lane(); i < e; i += GW_LANES) {
-        const float v = gated ? p.in[base + i] * gate_of(p.kind, p.gate[base + i]) : p.in[base + i];
+        float v = gated ? p.in[base + i] * gate_of(p.kind, p.gate[base + i]) : p.in[base + i];
+        v = p.center ? v - mean : v;
         sum = GW_FMA(v, v, sum);
     }
     const float r = gw_rms_scale(gw_fold(sum), e, p.eps);
@@ -411,7 +528,9 @@ GW_KERNEL(gw_state_group_norm, struct gw_state_group_norm_params, GW_STATE_THREA
     for (int i = gw_lane(); i < e; i += GW_LANES) {
         const float by = p.gate ? gate_of(p.kind, p.gate[base + i]) : 1.0f;
         float v = gated ? p.in[base + i] * by : p.in[base + i];
+        v = p.center ? v - mean : v;
         v = (v * r) * (p.weight ? p.weight[(g * e + i) % p.wide] : 1.0f);
+        v = p.bias ? v + p.bias[g * e + i] : v;
         p.out[base + i] = p.gate && !gated ? v * by : v;
     }
 }

@@ -81,6 +81,19 @@ struct gw_state_channels_params {
     float low, high;
 };
 
+/* gw_state_scan_wkv, gw_state_scan_wkv_64 (keys of that width, in registers): a thread per column
+ * of a head, grid (columns, rows); in is [r | k | v | e]. */
+struct gw_state_wkv_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;
+    GW_DEV(const float) decay; /* [rows, heads keys] */
+    GW_DEV(const float) back;  /* [rows, heads keys] */
+    GW_DEV(float) state;
+    GW_DEV(float) out;
+    int32_t heads, keys, values, entries;
+    float base, scale;
+};
+
 /* gw_state_step_KEYS: CONV, SCAN (delta rule, a decay a head), GROUP_NORM of its heads and codes of
  * a single row, heads of as many values as keys, side by side [q g*k | k g*k | v h*k]. A block per
  * head, a thread per value of it; behind them `more` blocks that bring weights to the second cache
@@ -117,8 +130,9 @@ struct gw_state_group_norm_params {
     GW_DEV(const float) in;
     GW_DEV(const float) gate;   /* may be 0 */
     GW_DEV(const float) weight; /* may be 0; wide of them */
+    GW_DEV(const float) bias;   /* may be 0 */
     GW_DEV(float) out;
-    int32_t width, groups, kind, gate_first, wide, measure;
+    int32_t width, groups, kind, gate_first, wide, measure, center;
     float eps;
 };
 

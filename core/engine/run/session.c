@@ -179,12 +179,12 @@ static gw_status make_given(gw_session *s, size_t rows) {
     return GW_OK;
 }
 
-/* Where a kept value is given: the block of start, or the first layer that chooses; -1: not here.
+/* Where a kept value is given: the block of start, or the first layer that gives it; -1: not here.
  */
 static int given_at(const gw_session *s, const gw_blueprint *bp, const gw_spec_block *b) {
     const gw_hparams *hp = &s->model->hp;
     int first = b->section == GW_SECTION_START ? hp->n_layers : 0, l = first;
-    int gives = b->section == GW_SECTION_START || b->kind == GW_BLOCK_CHOOSE;
+    int gives = b->section == GW_SECTION_START || gw_block_hands_on(b);
     int end = first == hp->n_layers ? hp->n_layers + 1 : hp->n_layers;
     while (l < end && !gw_block_runs(b, hp, l)) {
         l++;

@@ -272,6 +272,20 @@ static gw_status build_wordpiece(gw_tokenizer *t) {
     return GW_OK;
 }
 
+static gw_status build_longest(gw_tokenizer *t) {
+    const gw_vocab *v = t->vocab;
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        const gw_vocab_token *token = &v->tokens[i];
+        if (token->kind == GW_TOKEN_NORMAL && token->bytes > 0) {
+            GW_TRY(gw_trie_add(t->begins, token->text, token->bytes, (int32_t)i, 0));
+        }
+        if (token->kind == GW_TOKEN_NORMAL && token->bytes == 1) {
+            t->byte_id[(uint8_t)*token->text] = (int32_t)i;
+        }
+    }
+    return GW_OK;
+}
+
 static gw_status build_added(gw_tokenizer *t) {
     const gw_vocab *v = t->vocab;
     gw_bytes a = {0}, b = {0};
@@ -329,6 +343,7 @@ static const struct {
     [GW_VOCAB_SPM_UNIGRAM] = {build_unigram, NULL},
     [GW_VOCAB_WORDPIECE] = {build_wordpiece, gw_put_wordpiece_word},
     [GW_VOCAB_WORDLEVEL] = {build_wordpiece, gw_put_wordlevel_word},
+    [GW_VOCAB_LONGEST] = {build_longest, gw_put_longest},
 };
 
 static gw_status build(gw_tokenizer *t) {

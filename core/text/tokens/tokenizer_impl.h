@@ -49,7 +49,8 @@ struct gw_tokenizer {
     gw_trie *added;           /* tokens looked for in the text as it comes               */
     gw_trie *added_normal;    /* ... in the normalised text                              */
     gw_trie *inline_user;     /* SPM: user-defined pieces, part of the text              */
-    gw_trie *begins, *inside; /* UNIGRAM: every token. WORDPIECE: at a word's start, within */
+    gw_trie *begins, *inside; /* UNIGRAM, LONGEST: every token. WORDPIECE: at a word's start, within
+                               */
     double unk_score;         /* UNIGRAM */
     double user_score;        /* SPM_UNIGRAM: of a byte of a user-defined piece          */
     gw_change *normal;        /* the normalizer, vocab->n_normal of them                 */
@@ -103,6 +104,7 @@ gw_status gw_put_bpe_word(gw_encoding *e, const char *word, size_t n);     /* en
 gw_status gw_put_ranks_word(gw_encoding *e, const char *word, size_t n);   /* encode_bpe.c     */
 gw_status gw_put_unigram_word(gw_encoding *e, const char *word, size_t n); /* encode_unigram.c */
 gw_status gw_put_wordpiece_word(gw_encoding *e, const char *word, size_t n);
+gw_status gw_put_longest(gw_encoding *e, const char *text, size_t n); /* encode_wordpiece.c */
 gw_status gw_put_wordlevel_word(gw_encoding *e, const char *word, size_t n);
 
 /* A symbol that is no token, as SentencePiece puts it (encode_spm.c). */

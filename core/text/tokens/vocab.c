@@ -368,7 +368,8 @@ gw_status gw_vocab_check(const char *where, gw_vocab *vocab) {
         GW_TRY(check_token(where, vocab, i));
     }
     GW_TRY(check_ids(where, vocab));
-    if (vocab->kind != GW_VOCAB_BYTE_BPE && vocab->kind != GW_VOCAB_BYTE_RANKS) {
+    if (vocab->kind != GW_VOCAB_BYTE_BPE && vocab->kind != GW_VOCAB_BYTE_RANKS &&
+        vocab->kind != GW_VOCAB_LONGEST) {
         GW_TRY(check_byte_tokens(where, vocab));
     }
     GW_TRY(check_parts(where, vocab, vocab->single, vocab->n_single));

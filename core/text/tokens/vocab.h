@@ -15,7 +15,9 @@ typedef enum gw_vocab_kind {
     GW_VOCAB_UNIGRAM,     /* the likeliest way to cut a word (Kudo 2018, arXiv:1804.10959)      */
     GW_VOCAB_SPM_UNIGRAM, /* the same with SentencePiece's normalizer, a text in one, in float  */
     GW_VOCAB_WORDPIECE,   /* the longest token from the left (BERT)                             */
-    GW_VOCAB_WORDLEVEL    /* a word is a token or unknown                                       */
+    GW_VOCAB_WORDLEVEL,   /* a word is a token or unknown                                       */
+    GW_VOCAB_LONGEST      /* byte strings: the longest token from the left, of the whole text
+                             (RWKV)                                                             */
 } gw_vocab_kind;
 
 /* Normalized and decoded as SentencePiece does, not by steps. */
@@ -198,6 +200,13 @@ gw_status gw_vocab_read_tiktoken(const char *where, const void *bytes, size_t n,
 /* vocab.txt of BERT: a token a line, "##" inside of words; in lower case.
  * gw_vocab_bert settles what tokenizer_config.json says otherwise. */
 gw_status gw_vocab_read_vocab_txt(const char *where, const void *bytes, size_t n, gw_vocab *out);
+
+/* RWKV's: lines of an id, from 1 on, a string or bytes as Python writes them, and how many bytes.
+ */
+gw_status gw_vocab_read_rwkv(const char *where, const void *bytes, size_t n, gw_vocab *out);
+/* What stands between Python's quotes; characters 1: \x and \u are code points, 0: \x is a byte.
+ * out has room for n bytes. Returns how many there are. */
+size_t gw_vocab_unescape(const char *text, size_t n, int characters, char *out);
 
 /* Normalizer and pre-tokenizer of BERT. accents: 1 they go, 0 they stay, -1 as lower says. */
 gw_status gw_vocab_bert(const char *where, gw_vocab *vocab, int lower, int accents, int han);

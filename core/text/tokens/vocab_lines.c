@@ -1,5 +1,6 @@
-/* core/text/tokens/vocab_lines.c - vocabularies with a token a line: tiktoken's ranks, vocab.txt of
- * BERT. */
+/* core/text/tokens/vocab_lines.c - vocabularies with a token a line: tiktoken's ranks, RWKV's,
+ * vocab.txt of BERT. */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/hash.h"
@@ -32,6 +33,7 @@ static gw_status open_lines(const char *where, const char *text, size_t n, gw_vo
     for (size_t i = 0; i < n; i++) {
         count += text[i] == '\n';
     }
+    count++; /* RWKV's first token has no line */
     if (count > LINES_MAX) {
         return gw_fail(GW_E_LIMIT, where, "%zu lines; at most %d tokens are handled", count,
                        (int)LINES_MAX);
@@ -111,6 +113,103 @@ gw_status gw_vocab_read_tiktoken(const char *where, const void *bytes, size_t n,
 done:
     gw_map_free(seen);
     free(token.data);
+    if (status != GW_OK) {
+        gw_vocab_free(&v);
+        return status;
+    }
+    *out = v;
+    return GW_OK;
+}
+
+/* ---- RWKV -------------------------------------------------------------------------------- */
+
+/* The number of `digits` hexadecimal digits, or -1. */
+static int32_t hex(const char *text, size_t n, size_t digits) {
+    int32_t value = 0;
+    if (n < digits) {
+        return -1;
+    }
+    for (size_t i = 0; i < digits; i++) {
+        int c = (unsigned char)text[i], lower = c | 0x20;
+        int digit = c >= '0' && c <= '9'           ? c - '0'
+                    : lower >= 'a' && lower <= 'f' ? lower - 'a' + 10
+                                                   : -1;
+        if (digit < 0) {
+            return -1;
+        }
+        value = value * 16 + digit;
+    }
+    return value;
+}
+
+size_t gw_vocab_unescape(const char *text, size_t n, int characters, char *out) {
+    size_t made = 0;
+    for (size_t at = 0; at < n;) {
+        if (text[at] != '\\' || at + 1 == n) {
+            out[made++] = text[at++];
+            continue;
+        }
+        char c = text[at + 1];
+        size_t digits = c == 'x' ? 2 : c == 'u' && characters ? 4 : 0;
+        int32_t code = digits > 0 ? hex(text + at + 2, n - at - 2, digits) : -1;
+        if (code >= 0 && characters) {
+            made += gw_utf8_put((uint32_t)code, out + made);
+        } else if (code >= 0) {
+            out[made++] = (char)(unsigned char)code;
+        } else {
+            out[made++] = c == 't' ? '\t' : c == 'n' ? '\n' : c == 'r' ? '\r' : c;
+        }
+        at += 2 + (code >= 0 ? digits : 0);
+    }
+    return made;
+}
+
+/* "256 ' 7' 2", "300 b'\xe4\xb8' 2". Token 0 is written nowhere: it ends a text. */
+static gw_status read_numbered(const char *where, const char *line, size_t n, gw_vocab *v,
+                               gw_map *seen) {
+    char number[24], *out = gw_arena_alloc(v->arena, n + 1);
+    GW_TRY(out == NULL ? no_memory(where) : GW_OK);
+    size_t end = n, begin;
+    while (end > 0 && line[end - 1] != ' ') {
+        end--;
+    }
+    begin = (size_t)snprintf(number, sizeof number, "%zu ", v->n_tokens);
+    int fits = end > begin + 3 && memcmp(line, number, begin) == 0;
+    int bytes = fits && line[begin] == 'b';
+    begin += (size_t)bytes;
+    char quote = fits ? line[begin] : '\0';
+    if (!fits || (quote != '\'' && quote != '"') || end < begin + 4 || line[end - 2] != quote) {
+        return gw_fail(GW_E_SYNTAX, where, "line %zu is not '%zu', a text in quotes and its length",
+                       v->n_tokens, v->n_tokens);
+    }
+    size_t made = gw_vocab_unescape(line + begin + 1, end - begin - 3, !bytes, out);
+    size_t digits = (size_t)snprintf(number, sizeof number, "%zu", made);
+    if (digits != n - end || memcmp(line + end, number, digits) != 0) {
+        return gw_fail(GW_E_METADATA, where, "line %zu has %zu bytes, not %.*s", v->n_tokens, made,
+                       (int)(n - end < 20 ? n - end : 20), line + end);
+    }
+    return add_token(where, v, out, made, 0, seen);
+}
+
+gw_status gw_vocab_read_rwkv(const char *where, const void *bytes, size_t n, gw_vocab *out) {
+    static const char end[] = "<|rwkv_tokenizer_end_of_text|>";
+    gw_vocab v;
+    gw_map *seen = gw_map_new();
+    const char *line;
+    size_t at = 0, length;
+    gw_vocab_init(&v);
+    v.kind = GW_VOCAB_LONGEST;
+    gw_status status = GW_OK;
+    GW_TRY_DONE(seen == NULL ? no_memory(where) : open_lines(where, bytes, n, &v));
+    GW_TRY_DONE(add_token(where, &v, end, sizeof end - 1, 0, seen));
+    v.tokens[0].kind = GW_TOKEN_CONTROL;
+    v.eos = 0;
+    while (next_line(bytes, n, &at, &line, &length)) {
+        GW_TRY_DONE(length > 0 ? read_numbered(where, line, length, &v, seen) : GW_OK);
+    }
+    GW_TRY_DONE(gw_vocab_check(where, &v));
+done:
+    gw_map_free(seen);
     if (status != GW_OK) {
         gw_vocab_free(&v);
         return status;
