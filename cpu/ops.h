@@ -98,6 +98,9 @@ typedef struct gw_cpu_ops {
      * by channel has of each. */
     void (*scan_delta)(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n);
     void (*scan_ssm)(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n);
+    /* t[n] = softplus(x + bias (may be NULL)) within [low, high]: the steps of SSM. */
+    void (*scan_steps)(float *t, const float *x, const float *bias, size_t n, float low,
+                       float high);
     void (*scan_channels)(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n);
     void (*scan_wkv)(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n);
     int attend_multiple; /* head widths in digits, and of listed rows, are multiples of this */

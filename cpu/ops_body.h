@@ -317,6 +317,7 @@ static const gw_cpu_ops NAME(ops) = {.norm = NAME(norm),
                                      .conv = NAME(conv),
                                      .scan_delta = NAME(scan_delta),
                                      .scan_ssm = NAME(scan_ssm),
+                                     .scan_steps = NAME(scan_steps),
                                      .scan_channels = NAME(scan_channels),
                                      .scan_wkv = NAME(scan_wkv),
                                      .attend_multiple = 16};

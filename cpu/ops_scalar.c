@@ -448,6 +448,14 @@ static void scan_ssm(float *y, float *to, const float *from, const gw_cpu_scan *
     }
 }
 
+static void scan_steps(float *t, const float *x, const float *bias, size_t n, float low,
+                       float high) {
+    for (size_t i = 0; i < n; i++) {
+        float v = gw_softplus(bias != NULL ? x[i] + bias[i] : x[i]);
+        t[i] = v < low ? low : v > high ? high : v;
+    }
+}
+
 static void scan_channels(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n) {
     for (size_t c = 0; c < n; c++) {
         float x = s->v[c], t = s->steps[c], u = t * x, out = 0.0f;
@@ -491,6 +499,7 @@ const gw_cpu_ops gw_cpu_ops_scalar = {.level = GW_CPU_SCALAR,
                                       .conv = conv,
                                       .scan_delta = scan_delta,
                                       .scan_ssm = scan_ssm,
+                                      .scan_steps = scan_steps,
                                       .scan_channels = scan_channels,
                                       .scan_wkv = scan_wkv,
                                       .attend_multiple = 1};

@@ -111,6 +111,39 @@ VT static void NAME(scan_ssm)(float *y, float *to, const float *from, const gw_c
     }
 }
 
+/* gw_softplus, step for step: 1 + t is in [1, 2], where gw_log has one exponent or the next. */
+GW_INLINE VT vf NAME(softplus)(vf x) {
+    const vf one = v_set(1.0f), t = NAME(exp)(v_neg(v_abs(x))), w = v_add(one, t);
+    const vf half = v_mul(w, v_set(0.5f)), edge = v_set(0.707106781186547524f);
+    const vf e = v_below(half, edge, v_zero(), one);
+    const vf m = v_sub(v_below(half, edge, w, half), one), z = v_mul(m, m);
+    vf p = v_fma(v_set(7.0376836292e-2f), m, v_set(-1.1514610310e-1f));
+    p = v_fma(p, m, v_set(1.1676998740e-1f));
+    p = v_fma(p, m, v_set(-1.2420140846e-1f));
+    p = v_fma(p, m, v_set(1.4249322787e-1f));
+    p = v_fma(p, m, v_set(-1.6668057665e-1f));
+    p = v_fma(p, m, v_set(2.0000714765e-1f));
+    p = v_fma(p, m, v_set(-2.4999993993e-1f));
+    p = v_fma(p, m, v_set(3.3333331174e-1f));
+    vf y = v_fma(e, v_set(-2.12194440e-4f), v_mul(v_mul(m, z), p));
+    y = v_fma(z, v_set(-0.5f), y);
+    y = v_fma(e, v_set(0.693359375f), v_add(m, y));
+    y = v_add(y, v_div(v_sub(t, v_sub(w, one)), w));
+    return v_add(v_below(v_zero(), x, x, v_zero()), y);
+}
+
+VT static void NAME(scan_steps)(float *t, const float *x, const float *bias, size_t n, float low,
+                                float high) {
+    size_t i = 0;
+    for (; i + VW <= n; i += VW) {
+        vf v = v_load(x + i);
+        v = NAME(softplus)(bias != NULL ? v_add(v, v_load(bias + i)) : v);
+        v = v_below(v_set(high), v, v_set(high), v);
+        v_store(t + i, v_below(v, v_set(low), v_set(low), v));
+    }
+    gw_cpu_ops_scalar.scan_steps(t + i, x + i, bias != NULL ? bias + i : NULL, n - i, low, high);
+}
+
 GW_INLINE VT void NAME(ssm_channels)(const int vecs, float *y, float *to, const float *from,
                                      const gw_cpu_scan *s, size_t c) {
     vf t[NAME(SCAN_VECS)], u[NAME(SCAN_VECS)], out[NAME(SCAN_VECS)], d[NAME(SCAN_VECS)];

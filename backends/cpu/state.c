@@ -175,35 +175,27 @@ static void load_delta(const gw_cpu_launch *l, int i, size_t h, size_t g, const 
     s->beta = gw_sigmoid(floats(l->u.state.beta, l->u.state.beta_stride, i)[h]);
 }
 
-/* Step number `at` of row i. */
-static float step_of(const gw_cpu_launch *l, int i, size_t at) {
-    const gw_scan_args *a = &l->u.state.scan;
-    float t = floats(l->u.state.decay, l->u.state.decay_stride, i)[at];
-    t = gw_softplus(l->u.state.bias != NULL ? t + l->u.state.bias[at] : t);
-    return t < a->low ? a->low : t > a->high ? a->high : t;
-}
-
 static void load_ssm(const gw_cpu_launch *l, int i, size_t h, size_t g, const scan_room *room,
                      gw_cpu_scan *s) {
     const gw_scan_args *a = &l->u.state.scan;
     size_t keys = (size_t)a->k_dim, wide = (size_t)a->v_dim, all = (size_t)a->heads * wide;
     const float *x = floats(l->in, l->in_stride, i);
+    const float *logits = floats(l->u.state.decay, l->u.state.decay_stride, i);
+    size_t own = a->by_channel ? wide : 1, at = h * own;
+    const float *bias = l->u.state.bias != NULL ? l->u.state.bias + at : NULL;
+    l->ops->scan_steps(room->t, logits + at, bias, own, a->low, a->high);
     s->k = x + all + g * keys;
     s->q = s->k + (size_t)a->groups * keys;
     s->v = x + h * wide;
     if (a->by_channel) {
-        for (size_t c = 0; c < wide; c++) {
-            room->t[c] = step_of(l, i, h * wide + c);
-        }
         s->steps = room->t;
         s->d = l->u.state.w + h * keys * wide;
         s->skips = l->u.state.skip + h * wide;
         return;
     }
-    float t = step_of(l, i, h);
-    room->d[0] = gw_exp(t * l->u.state.w[h]);
+    room->d[0] = gw_exp(room->t[0] * l->u.state.w[h]);
     s->d = room->d;
-    s->beta = t;
+    s->beta = room->t[0];
     s->skip = l->u.state.skip[h];
 }
 

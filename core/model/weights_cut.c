@@ -151,7 +151,11 @@ static int is_xielu(const gw_entry *e) {
 }
 
 int gw_entry_taps(const gw_entry *e) {
-    return e->source != NULL && e->source->transform[0] == GW_TRANSFORM_SHIFT ? 2 : 1;
+    int shifts = 0;
+    for (int i = 0; e->source != NULL && i < GW_SPEC_TRANSFORMS; i++) {
+        shifts |= e->source->transform[i] == GW_TRANSFORM_SHIFT;
+    }
+    return shifts ? 2 : 1;
 }
 
 gw_status gw_entry_values(const gw_entry *e, float *values) {

@@ -110,6 +110,11 @@ static gw_status check_shape(const gw_weights *w, const gw_stored *t, const want
         return GW_OK;
     }
     int parts = e->source != NULL ? 1 + e->source->n_with : 1;
+    if (gw_entry_taps(e) > 1 && (!want->vector || want->experts > 1 || want->cols % 2 != 0)) {
+        return gw_fail(GW_E_METADATA, w->where,
+                       "tensor %s cannot be shifted: %lld values are no vector of pairs", t->name,
+                       (long long)want->cols);
+    }
     int64_t axes[3], experts = e->n_stored > 1 ? 1 : want->experts;
     int64_t rows = (want->vector ? want->cols : want->rows) / (parts * gw_entry_taps(e));
     int n = 0;
