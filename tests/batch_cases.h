@@ -432,6 +432,23 @@ static inline void bc_states(const char *device, const char *path) {
     assert_true(s.drafted > 0 && s.cached_tokens > 0);
 }
 
+/* The same without drafts. */
+static inline void bc_plain_states(const char *device, const char *path) {
+    const bc_plan p = {.model = path,
+                       .device = device,
+                       .kv_type = "f32",
+                       .requests = 7,
+                       .stem = 120,
+                       .own = 8,
+                       .answer = 6,
+                       .parallel = 3,
+                       .chunk = 64,
+                       .seed = 4,
+                       .tokens = 64 * 8};
+    gw_batch_stats s = bc_check(&p);
+    assert_true(s.cached_tokens > 0);
+}
+
 /* Drafts of which few tokens are right, taken back; then far back, into the text and into the
  * prompt: logits behind every token. rows [BC_BACK, v] are given or, where `check` is 0, taken. */
 enum { BC_PROMPT = 9, BC_BACK = 12 };

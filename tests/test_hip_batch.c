@@ -17,6 +17,7 @@ static void in_disorder(void **state) {
 static void states(void **state) {
     (void)state;
     bc_states("hip", shared_path("goldens/qwen3.5-moe-mm"));
+    bc_plain_states("hip", "tests/data/goldens-families/rwkv7");
 }
 
 static void experts(void **state) {

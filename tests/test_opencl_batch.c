@@ -23,6 +23,8 @@ static void states(void **state) {
     }
     setenv("GODWIT_OPENCL", "no-cache,any-floats", 0);
     bc_states("opencl", shared_path("goldens/qwen3.5-moe-mm"));
+    bc_plain_states("opencl", "tests/data/goldens-families/rwkv7");
+    bc_plain_states("opencl", "tests/data/goldens-families/jamba");
 }
 
 static void experts(void **state) {
