@@ -112,8 +112,10 @@ static gw_status scan_channels(struct gw_segment *segment, const gw_node *node) 
                                          .entries = (int32_t)node->in[1]->dim[1],
                                          .low = a->low,
                                          .high = a->high};
+    int held = a->v_dim % GW_SCAN_THREADS == 0; /* a block's columns are of one head */
     return gw_hip_record(segment, node,
-                         a->k_dim == 16 ? "gw_state_scan_channels_16" : "gw_state_scan_channels",
+                         held && a->k_dim == 16 ? "gw_state_scan_channels_16"
+                                                : "gw_state_scan_channels",
                          gw_hip_groups(gw_hip_width(node->out), GW_SCAN_THREADS),
                          (unsigned)segment->rows, 1, GW_SCAN_THREADS, 1, 1, 0, &p, sizeof p);
 }
@@ -132,8 +134,9 @@ static gw_status scan_wkv(struct gw_segment *segment, const gw_node *node) {
                                     .entries = (int32_t)node->in[1]->dim[1],
                                     .base = GW_WKV_DECAY,
                                     .scale = a->k_scale};
+    int held = a->v_dim % GW_SCAN_THREADS == 0; /* a block's columns are of one head */
     return gw_hip_record(segment, node,
-                         a->k_dim == 64 ? "gw_state_scan_wkv_64" : "gw_state_scan_wkv",
+                         held && a->k_dim == 64 ? "gw_state_scan_wkv_64" : "gw_state_scan_wkv",
                          gw_hip_groups(gw_hip_width(node->out), GW_SCAN_THREADS),
                          (unsigned)segment->rows, 1, GW_SCAN_THREADS, 1, 1, 0, &p, sizeof p);
 }

@@ -337,24 +337,28 @@ GW_KERNEL(gw_state_scan_channels, struct gw_state_channels_params, GW_SCAN_THREA
     }
 }
 
-/* The same with the column and its A in registers. */
+/* The same of 16 keys, in registers with their A, for blocks of one head: a row's B and C are in
+ * shared memory, and what the next row brings is read while this one is computed. */
 GW_KERNEL(gw_state_scan_channels_16, struct gw_state_channels_params, GW_SCAN_THREADS) {
     enum { KEYS = 16 };
+    __shared__ float shared[2][2 * KEYS];
     const int first = (int)blockIdx.y, at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
-    const int wide = p.heads * p.values;
+    const int wide = p.heads * p.values, h = at / p.values, lane = gw_lane();
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     const int live = gw_live(p.step);
-    if (first >= live || at >= wide) {
-        return;
+    if (first >= live) {
+        return; /* whole blocks */
     }
     int left = rows_from(p.step, first, live);
     if (left == 0) {
         return;
     }
-    const int start = gw_step_pos(p.step, first);
+    const int start = gw_step_pos(p.step, first), all = p.groups * KEYS;
+    const int g = p.tiled ? h % p.groups : h / (p.heads / p.groups);
+    const int mine = wide + g * KEYS + (lane < KEYS ? lane : all + lane - KEYS);
     const size_t width = (size_t)wide * KEYS;
-    float *known = p.state + (size_t)(at / p.values) * KEYS * p.values + at % p.values;
+    float *known = p.state + (size_t)h * KEYS * p.values + at % p.values;
     const float *from = known + entry_of(p.step, first, start, p.entries, width);
     float s[KEYS], a[KEYS];
 #pragma unroll
@@ -362,17 +366,31 @@ GW_KERNEL(gw_state_scan_channels_16, struct gw_state_channels_params, GW_SCAN_TH
         s[j] = start > 0 ? from[(size_t)j * p.values] : 0.0f;
         a[j] = p.a[(size_t)at * KEYS + j];
     }
-    for (int i = first; i < live; i = next_row(p.step, i, live)) {
-        const channel_row r = channel_row_of(p, i, at);
-        const float u = r.t * r.x;
-        float y = 0.0f;
+    const float skip = p.skip[at], bias = p.bias ? p.bias[at] : 0.0f;
+    const float *row = p.in + (size_t)first * (wide + 2 * all);
+    float part = row[mine], x = row[at], logit = p.decay[(size_t)first * wide + at];
+    for (int i = first, which = 0; i < live; which ^= 1) {
+        const int next = next_row(p.step, i, live);
+        const float now = x;
+        float t = gw_softplus(p.bias ? logit + bias : logit), y = 0.0f;
+        shared[which][lane] = part;
+        gw_sync_team();
+        if (next < live) {
+            row = p.in + (size_t)next * (wide + 2 * all);
+            part = row[mine];
+            x = row[at];
+            logit = p.decay[(size_t)next * wide + at];
+        }
+        t = t >= p.low ? t : p.low;
+        t = t <= p.high ? t : p.high;
+        const float u = t * now;
         left--;
 #pragma unroll
         for (int j = 0; j < KEYS; j++) {
-            s[j] = GW_FMA(r.k[j], u, s[j] * gw_exp(r.t * a[j]));
-            y = GW_FMA(r.q[j], s[j], y);
+            s[j] = GW_FMA(shared[which][j], u, s[j] * gw_exp(t * a[j]));
+            y = GW_FMA(shared[which][KEYS + j], s[j], y);
         }
-        p.out[(size_t)i * wide + at] = GW_FMA(p.skip[at], r.x, y);
+        p.out[(size_t)i * wide + at] = GW_FMA(skip, now, y);
         if (left < p.entries - 1) {
             float *to =
                 known + entry_of(p.step, i, gw_step_pos(p.step, i) + 1, p.entries, width);
@@ -381,6 +399,7 @@ GW_KERNEL(gw_state_scan_channels_16, struct gw_state_channels_params, GW_SCAN_TH
                 to[(size_t)j * p.values] = s[j];
             }
         }
+        i = next;
     }
 }
 
@@ -400,6 +419,20 @@ GW_DEVICE wkv_row wkv_row_of(const struct gw_state_wkv_params &p, int i, int at)
     w.d = p.decay + (size_t)i * all + h;
     w.b = p.back + (size_t)i * all + h;
     return w;
+}
+
+/* Keys lane, lane + 32, .. of a row: e, b, d, k, r. */
+template <int EACH>
+__device__ static inline void take_keys(const wkv_row &w, int lane, float (&mine)[5][EACH]) {
+#pragma unroll
+    for (int t = 0; t < EACH; t++) {
+        const int j = lane + t * GW_SCAN_THREADS;
+        mine[0][t] = w.e[j];
+        mine[1][t] = w.b[j];
+        mine[2][t] = w.d[j];
+        mine[3][t] = w.k[j];
+        mine[4][t] = w.r[j];
+    }
 }
 
 GW_KERNEL(gw_state_scan_wkv, struct gw_state_wkv_params, GW_SCAN_THREADS) {
@@ -443,16 +476,18 @@ GW_KERNEL(gw_state_scan_wkv, struct gw_state_wkv_params, GW_SCAN_THREADS) {
     }
 }
 
-/* The same with the column in registers. */
+/* The same of 64 keys, in registers, for blocks of one head: each thread makes two keys of a row
+ * for all, and what the next row brings is read while this one is computed. */
 GW_KERNEL(gw_state_scan_wkv_64, struct gw_state_wkv_params, GW_SCAN_THREADS) {
-    enum { KEYS = 64 };
+    enum { KEYS = 64, EACH = KEYS / GW_SCAN_THREADS };
+    __shared__ float e[2][KEYS], b[2][KEYS], d[2][KEYS], k[2][KEYS], r[2][KEYS];
     const int first = (int)blockIdx.y, at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
-    const int wide = p.heads * p.values;
+    const int wide = p.heads * p.values, lane = gw_lane();
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     const int live = gw_live(p.step);
-    if (first >= live || at >= wide) {
-        return;
+    if (first >= live) {
+        return; /* whole blocks */
     }
     int left = rows_from(p.step, first, live);
     if (left == 0) {
@@ -462,24 +497,43 @@ GW_KERNEL(gw_state_scan_wkv_64, struct gw_state_wkv_params, GW_SCAN_THREADS) {
     const size_t width = (size_t)wide * KEYS;
     float *known = p.state + (size_t)(at / p.values) * KEYS * p.values + at % p.values;
     const float *from = known + entry_of(p.step, first, start, p.entries, width);
-    float s[KEYS];
+    float s[KEYS], mine[5][EACH];
 #pragma unroll
     for (int j = 0; j < KEYS; j++) {
         s[j] = start > 0 ? from[(size_t)j * p.values] : 0.0f;
     }
-    for (int i = first; i < live; i = next_row(p.step, i, live)) {
-        const wkv_row w = wkv_row_of(p, i, at);
+    wkv_row w = wkv_row_of(p, first, at);
+    for (int i = first, which = 0; i < live; which ^= 1) {
+        const int next = next_row(p.step, i, live);
+        if (i == first) {
+            take_keys<EACH>(w, lane, mine);
+        }
+        const float v = w.v;
+#pragma unroll
+        for (int t = 0; t < EACH; t++) {
+            const int j = lane + t * GW_SCAN_THREADS;
+            e[which][j] = mine[0][t] * p.scale;
+            b[which][j] = (mine[0][t] * p.scale) * mine[1][t];
+            d[which][j] = gw_exp(p.base * mine[2][t]);
+            k[which][j] = mine[3][t];
+            r[which][j] = mine[4][t];
+        }
+        gw_sync_team();
+        if (next < live) {
+            w = wkv_row_of(p, next, at);
+            take_keys<EACH>(w, lane, mine);
+        }
         float sum = 0.0f, y = 0.0f;
         left--;
 #pragma unroll
         for (int j = 0; j < KEYS; j++) {
-            sum = GW_FMA(w.e[j] * p.scale, s[j], sum);
+            sum = GW_FMA(e[which][j], s[j], sum);
         }
 #pragma unroll
         for (int j = 0; j < KEYS; j++) {
-            s[j] = GW_FMA((w.e[j] * p.scale) * w.b[j], -sum, s[j] * gw_exp(p.base * w.d[j]));
-            s[j] = GW_FMA(w.k[j], w.v, s[j]);
-            y = GW_FMA(w.r[j], s[j], y);
+            s[j] = GW_FMA(b[which][j], -sum, s[j] * d[which][j]);
+            s[j] = GW_FMA(k[which][j], v, s[j]);
+            y = GW_FMA(r[which][j], s[j], y);
         }
         p.out[(size_t)i * wide + at] = y;
         if (left < p.entries - 1) {
@@ -490,6 +544,7 @@ GW_KERNEL(gw_state_scan_wkv_64, struct gw_state_wkv_params, GW_SCAN_THREADS) {
                 to[(size_t)j * p.values] = s[j];
             }
         }
+        i = next;
     }
 }
 

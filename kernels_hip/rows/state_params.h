@@ -66,8 +66,8 @@ struct gw_state_scan_params {
     int32_t delta, heads, groups, keys, values, decays, tiled, entries;
 };
 
-/* gw_state_scan_channels, gw_state_scan_channels_16 (keys of that width, in registers): SSM by
- * channel; a thread per column of a head, grid (columns, rows). */
+/* gw_state_scan_channels, gw_state_scan_channels_16 (keys of that width, in registers; a block's
+ * columns are of one head): SSM by channel; a thread per column of a head, grid (columns, rows). */
 struct gw_state_channels_params {
     struct gw_step_params step;
     GW_DEV(const float) in;
@@ -81,8 +81,8 @@ struct gw_state_channels_params {
     float low, high;
 };
 
-/* gw_state_scan_wkv, gw_state_scan_wkv_64 (keys of that width, in registers): a thread per column
- * of a head, grid (columns, rows); in is [r | k | v | e]. */
+/* gw_state_scan_wkv, gw_state_scan_wkv_64 (keys of that width, in registers; a block's columns are
+ * of one head): a thread per column of a head, grid (columns, rows); in is [r | k | v | e]. */
 struct gw_state_wkv_params {
     struct gw_step_params step;
     GW_DEV(const float) in;
