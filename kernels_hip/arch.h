@@ -19,6 +19,8 @@
 #define GW_MATRIX_MFMA 2     /* of 64: 16x16x16 i8, 16x16x16 f16, 16x16x8 bf16                 */
 #define GW_MATRIX_MFMA_1K 3  /* 16x16x16 bf16 besides                                          */
 #define GW_MATRIX_MFMA_I8 4  /* 16x16x32 i8 in place of 16x16x16                               */
+#define GW_MATRIX_WMMA_11 5  /* of 32: 16x16x16 i8, f16 and bf16; a lane has all of k          */
+#define GW_MATRIX_WMMA_12 6  /* the same, a lane has half of k                                 */
 
 /* X(name, is it, threads of a wave, dot, matrix, copies, ahead). copies: into shared memory without
  * passing registers, and gates. ahead: "auto" compiles for it; others are seldom, or run code of
@@ -47,16 +49,16 @@
     X(gfx1034, __gfx1034__, 32, GW_DOT_SIGNED, GW_MATRIX_NONE, 0, 0)                               \
     X(gfx1035, __gfx1035__, 32, GW_DOT_SIGNED, GW_MATRIX_NONE, 0, 0)                               \
     X(gfx1036, __gfx1036__, 32, GW_DOT_SIGNED, GW_MATRIX_NONE, 0, 0)                               \
-    X(gfx1100, __gfx1100__, 32, GW_DOT_MIXED, GW_MATRIX_NONE, 0, 1)                                \
-    X(gfx1101, __gfx1101__, 32, GW_DOT_MIXED, GW_MATRIX_NONE, 0, 1)                                \
-    X(gfx1102, __gfx1102__, 32, GW_DOT_MIXED, GW_MATRIX_NONE, 0, 1)                                \
-    X(gfx1103, __gfx1103__, 32, GW_DOT_MIXED, GW_MATRIX_NONE, 0, 0)                                \
-    X(gfx1150, __gfx1150__, 32, GW_DOT_MIXED, GW_MATRIX_NONE, 0, 1)                                \
-    X(gfx1151, __gfx1151__, 32, GW_DOT_MIXED, GW_MATRIX_NONE, 0, 1)                                \
-    X(gfx1152, __gfx1152__, 32, GW_DOT_MIXED, GW_MATRIX_NONE, 0, 0)                                \
-    X(gfx1153, __gfx1153__, 32, GW_DOT_MIXED, GW_MATRIX_NONE, 0, 0)                                \
-    X(gfx1200, __gfx1200__, 32, GW_DOT_MIXED, GW_MATRIX_NONE, 0, 1)                                \
-    X(gfx1201, __gfx1201__, 32, GW_DOT_MIXED, GW_MATRIX_NONE, 0, 1)                                \
+    X(gfx1100, __gfx1100__, 32, GW_DOT_MIXED, GW_MATRIX_WMMA_11, 0, 1)                             \
+    X(gfx1101, __gfx1101__, 32, GW_DOT_MIXED, GW_MATRIX_WMMA_11, 0, 1)                             \
+    X(gfx1102, __gfx1102__, 32, GW_DOT_MIXED, GW_MATRIX_WMMA_11, 0, 1)                             \
+    X(gfx1103, __gfx1103__, 32, GW_DOT_MIXED, GW_MATRIX_WMMA_11, 0, 0)                             \
+    X(gfx1150, __gfx1150__, 32, GW_DOT_MIXED, GW_MATRIX_WMMA_11, 0, 1)                             \
+    X(gfx1151, __gfx1151__, 32, GW_DOT_MIXED, GW_MATRIX_WMMA_11, 0, 1)                             \
+    X(gfx1152, __gfx1152__, 32, GW_DOT_MIXED, GW_MATRIX_WMMA_11, 0, 0)                             \
+    X(gfx1153, __gfx1153__, 32, GW_DOT_MIXED, GW_MATRIX_WMMA_11, 0, 0)                             \
+    X(gfx1200, __gfx1200__, 32, GW_DOT_MIXED, GW_MATRIX_WMMA_12, 0, 1)                             \
+    X(gfx1201, __gfx1201__, 32, GW_DOT_MIXED, GW_MATRIX_WMMA_12, 0, 1)                             \
     X(sm_60, (GW_ARCH_SM == 600), 32, GW_DOT_NONE, GW_MATRIX_NONE, 0, 0)                           \
     X(sm_61, (GW_ARCH_SM == 610), 32, GW_DOT_SIGNED, GW_MATRIX_NONE, 0, 1)                         \
     X(sm_62, (GW_ARCH_SM == 620), 32, GW_DOT_SIGNED, GW_MATRIX_NONE, 0, 0)                         \

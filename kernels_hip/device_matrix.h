@@ -13,10 +13,12 @@
  * (K = 32) or two 16-bit floats (K = 16), the first at gw_mma_..._k. Register i of the accumulator
  * is D[gw_mma_c_row(lane, i)][gw_mma_c_col(lane, i)].
  *   NVIDIA  mma.sync m16n8k32 s8 and m16n8k16 f16, bf16
- *   AMD     two 16x16x16 i8; 16x16x16 f16, bf16
+ *   AMD     two 16x16x16 i8; 16x16x16 f16, bf16; on waves of 32: device_wmma.h
  * A and B may be filled in any order of k that both share. Sums of integers are exact; sums of
  * floats have the hardware's order. */
-#if LANES == 32
+#if GW_WMMA
+#include "kernels_hip/device_wmma.h"
+#elif LANES == 32
 enum { GW_MMA_M = 16, GW_MMA_N = 8, GW_MMA_A = 4, GW_MMA_B = 2, GW_MMA_C = 4 };
 #else
 enum { GW_MMA_M = 16, GW_MMA_N = 16, GW_MMA_A = 2, GW_MMA_B = 2, GW_MMA_C = 4 };
@@ -25,6 +27,11 @@ enum { GW_MMA_K_INT8 = 32, GW_MMA_K_HALF = 16 };
 
 GW_DEVICE int gw_wave_lane(void) { return (int)threadIdx.x % LANES; }
 
+#if !GW_WMMA
+#define GW_MMA_RESULTS 4 /* GW_MMA_C */
+/* Enumerators, for loops over what a lane has of a product: AR parts of 16 rows of A for each 16
+ * columns, rows or quarters; CR rows of the results, CC neighbouring columns of each. */
+#define GW_MMA_PARTS AR = LANES == 32 ? 2 : 1, CR = LANES == 32 ? 2 : 4, CC = LANES == 32 ? 2 : 1
 GW_DEVICE int gw_mma_a_row(int lane, int i) {
     return LANES == 32 ? lane / 4 + (i & 1) * 8 : lane % 16;
 }
@@ -47,6 +54,7 @@ GW_DEVICE int gw_mma_c_row(int lane, int i) {
 GW_DEVICE int gw_mma_c_col(int lane, int i) {
     return LANES == 32 ? lane % 4 * 2 + (i & 1) : lane % 16;
 }
+#endif
 
 #if defined(GW_NVIDIA) && GW_MMA
 /* Four 8 x 8 tiles of 16-bit values from shared memory, a row of 16 bytes each: lane i names row
@@ -164,7 +172,7 @@ GW_DEVICE void gw_mma_f16(float *c, const unsigned *a, const unsigned *b) {
 GW_DEVICE void gw_mma_bf16(float *c, const unsigned *a, const unsigned *b) {
     gw_emulator_mma_half(c, a, b, 1);
 }
-#if LANES == 32
+#if GW_QUADS
 GW_DEVICE void gw_load_matrices_across(unsigned *r, const void *row) {
     const unsigned long long at = (unsigned long long)(uintptr_t)row;
     const int lane = gw_lane();
@@ -179,15 +187,20 @@ GW_DEVICE void gw_load_matrices_across(unsigned *r, const void *row) {
 #endif
 #endif
 
-#if !GW_MMA
 /* The same by dot products, where every thread is handed the words of its rows and columns: for
- * kernels that devices without matrix instructions share. */
+ * kernels that devices without matrix instructions share. Emulators try both. */
+#if !GW_MMA || (defined(GW_EMULATOR) && !GW_WMMA)
+#if GW_MMA
+#define GW_BY_DOTS gw_mma_int8_by_dots
+#else
+#define GW_BY_DOTS gw_mma_int8
+#endif
 #if defined(GW_AMD) && LANES == 64
 GW_DEVICE unsigned gw_wave_word(unsigned v, int from) { return (unsigned)__shfl((int)v, from, 64); }
 #else
 GW_DEVICE unsigned gw_wave_word(unsigned v, int from) { return gw_shuffle(v, from); }
 #endif
-GW_DEVICE void gw_mma_int8(int *c, const unsigned *a, const unsigned *b) {
+GW_DEVICE void GW_BY_DOTS(int *c, const unsigned *a, const unsigned *b) {
     const int lane = gw_wave_lane();
 #pragma unroll
     for (int word = 0; word < 8; word++) {

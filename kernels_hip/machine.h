@@ -1,6 +1,6 @@
 /* kernels_hip/machine.h - the part of device.h that asks kernels_hip/arch.h what this code is
- * compiled for: LANES, GW_COPIES, GW_MMA, and for #if alone GW_DOT and GW_MATRIX. device.h has
- * defined GW_NVIDIA, GW_AMD or GW_EMULATOR.
+ * compiled for: LANES, GW_COPIES, GW_MMA, GW_QUADS, and for #if alone GW_DOT, GW_MATRIX, GW_MFMA,
+ * GW_WMMA. device.h has defined GW_NVIDIA, GW_AMD or GW_EMULATOR.
  */
 #ifndef GW_KERNELS_HIP_MACHINE_H
 #define GW_KERNELS_HIP_MACHINE_H
@@ -51,10 +51,24 @@
 #define GW_MATRIX GW_MATRIX_MFMA_1K
 #elif (0 GW_PROCESSORS(GW_PROCESSOR_MATRIX)) == GW_MATRIX_MFMA_I8
 #define GW_MATRIX GW_MATRIX_MFMA_I8
+#elif (0 GW_PROCESSORS(GW_PROCESSOR_MATRIX)) == GW_MATRIX_WMMA_11
+#define GW_MATRIX GW_MATRIX_WMMA_11
+#elif (0 GW_PROCESSORS(GW_PROCESSOR_MATRIX)) == GW_MATRIX_WMMA_12
+#define GW_MATRIX GW_MATRIX_WMMA_12
 #else
 #define GW_MATRIX GW_MATRIX_NONE
 #endif
-#define GW_MFMA (GW_MATRIX >= GW_MATRIX_MFMA)
+#define GW_MFMA (GW_MATRIX >= GW_MATRIX_MFMA && GW_MATRIX <= GW_MATRIX_MFMA_I8)
+#define GW_WMMA (GW_MATRIX >= GW_MATRIX_WMMA_11)
+
+/* Whether four threads share a row of what a matrix instruction takes and gives, two values of it
+ * each, as NVIDIA's do; dot products in their place keep to that on any waves of 32. Otherwise a
+ * thread has one column of the results. Without parentheses: NVIDIA's text stays as it was. */
+#if GW_WMMA
+#define GW_QUADS 0
+#else
+#define GW_QUADS LANES == 32
+#endif
 
 /* Whether copies go into shared memory without passing registers, and waves of a block can wait for
  * one another by gates. */

@@ -62,7 +62,7 @@ def test_hash(wave, path, args):
 @pytest.mark.parametrize("rows", ["prefill", "decode", "5", "16"])
 @pytest.mark.parametrize("name", ["tales-2m-q4_0", "tales-2m-q4_k_m", "tales-2m-q8_0", "tales-2m-f16"])
 def test_radeon(name, rows):
-    """Waves of 32 without copies and matrix instructions: gfx1100 in kernels_hip/arch.h."""
+    """Waves of 32 without copies, matrices by WMMA: gfx1100 in kernels_hip/arch.h."""
     path = DATA / f"{name}.gguf"
     path = path if path.is_file() else SHARED / f"models/{name}.gguf"
     if not path.is_file():
@@ -70,6 +70,15 @@ def test_radeon(name, rows):
     ids = IDS if rows == "prefill" else IDS[:18]
     want = cpu_hash(path, ids, "--rows", rows)
     assert logits_hash(path, ids, "--rows", rows, *HIP, env={"GODWIT_HIP_DRIVER": str(RADEON)}) == want
+
+
+@pytest.mark.skipif(SYSTEM, reason="of the emulator")
+@pytest.mark.parametrize("rows", ["prefill", "5"])
+def test_radeon_without_matrices(rows):
+    """gfx1030: the backend takes no kernels with matrix instructions there."""
+    want = cpu_hash(TINY, IDS[:18], "--rows", rows)
+    env = {"GODWIT_HIP_DRIVER": str(RADEON), "GODWIT_EMULATOR_PROCESSOR": "gfx1030"}
+    assert logits_hash(TINY, IDS[:18], "--rows", rows, *HIP, env=env) == want
 
 
 @pytest.mark.parametrize("wave", WIDTHS)

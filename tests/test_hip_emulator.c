@@ -22,6 +22,7 @@ enum { THREADS = 128, BLOCKS = 3, WORDS = THREADS * 8, LAUNCH_FAILED = 719 };
 static struct {
     void *library;
     int lanes;
+    const char *processor;
     int (*alloc)(uint64_t *out, size_t bytes);
     int (*release)(uint64_t at);
     int (*load)(void **out, const void *image);
@@ -46,6 +47,7 @@ static void open_emulator(const char *path) {
     const int *lanes;
     find_entry("gw_emulated_warp", (void *)&lanes);
     emu.lanes = *lanes;
+    find_entry("gw_emulated_processor", (void *)&emu.processor);
     find_entry("cuMemAlloc_v2", (void *)&emu.alloc);
     find_entry("cuMemFree_v2", (void *)&emu.release);
     find_entry("cuModuleLoadData", (void *)&emu.load);
@@ -276,7 +278,7 @@ static void matrices_multiply_exactly(void **state) {
     uint32_t in[WORDS], out[6 * THREADS];
     int8_t *eight = (int8_t *)in;
     gw_u16 *half = (gw_u16 *)(in + 256);
-    int cols = emu.lanes == 32 ? 8 : 16;
+    int cols = strncmp(emu.processor, "sm_", 3) == 0 ? 8 : 16;
     uint32_t random = 1;
     (void)state;
     for (int i = 0; i < 32 * 32; i++) {
@@ -330,5 +332,6 @@ static int run_on(const char *path) {
 
 int main(void) {
     int failed = run_on(GODWIT_EMULATORS "libgodwit_emu32.so");
-    return failed + run_on(GODWIT_EMULATORS "libgodwit_emu64.so");
+    failed += run_on(GODWIT_EMULATORS "libgodwit_emu64.so");
+    return failed + run_on(GODWIT_EMULATORS "libgodwit_emuradeon.so");
 }

@@ -4,11 +4,11 @@
  */
 #include "hip_cut.h"
 #include "hip_early.h"
+#include "hip_emulated.h"
 #include "hip_experts.h"
 #include "hip_layer.h"
 #include "hip_long_plans.h"
 
-#include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -693,19 +693,6 @@ static void run_chain(const op_chain *chain, const gw_backend *backend, struct g
     }
 }
 
-/* How often the emulator has run kernels whose names begin with this. */
-static size_t emulator_ran(const char *beginning) {
-    size_t (*ran)(const char *);
-    void *library = dlopen(getenv("GODWIT_HIP_DRIVER"), RTLD_NOW | RTLD_NOLOAD);
-    assert_non_null(library);
-    void *at = dlsym(library, "gw_emulator_ran");
-    assert_non_null(at);
-    memcpy(&ran, &at, sizeof at);
-    size_t launches = ran(beginning);
-    dlclose(library);
-    return launches;
-}
-
 /* blocks: attention of few pages has blocks of its own, without which it does not rotate several
  * rows. */
 static void check_chains(int blocks) {
@@ -939,6 +926,11 @@ static void rows_are_grouped_once(void **state) {
     ot_close(&bench);
 }
 
+static void matrices_of_a_radeon(void **state) {
+    (void)state;
+    check_matrices(&gw_backend_hip, open_hip(1), case_of, EVERY);
+}
+
 /* ---- one process per driver: it is opened once ----------------------------------------------- */
 
 static int run_all(const char *name) {
@@ -964,7 +956,14 @@ static int run_all(const char *name) {
         cmocka_unit_test(many_rows_of_experts),
         cmocka_unit_test(step_is_there_first),
     };
+    const struct CMUnitTest radeon[] = { /* the rest is what the other two have */
+        cmocka_unit_test(matrices_of_a_radeon), cmocka_unit_test(halves_are_near),
+        cmocka_unit_test(half_attention_is_near), cmocka_unit_test(experts_are_their_products),
+        cmocka_unit_test(many_rows_of_experts)};
     cmocka_set_test_filter(getenv("GODWIT_TEST")); /* a pattern: one test alone */
+    if (strstr(name, "radeon") != NULL) {
+        return cmocka_run_group_tests_name(name, radeon, NULL, NULL);
+    }
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);
 }
 
@@ -994,5 +993,6 @@ int main(void) {
     if (getenv("GODWIT_HIP_KINDS") == NULL) { /* the order that the other width has been through */
         failed |= run_in_child(GODWIT_EMULATORS "libgodwit_emu64.so", "forward");
     }
+    failed |= run_in_child(GODWIT_EMULATORS "libgodwit_emuradeon.so", "reverse");
     return failed != 0;
 }

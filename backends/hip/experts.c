@@ -30,7 +30,7 @@ static int term_of(gw_fmt fmt) {
 
 /* Shared memory of a block of gw_experts_gemm. */
 static int gemm_shared(const struct gw_device *d, gw_fmt fmt) {
-    int wide = d->warp == 32;
+    int wide = gw_hip_is_wide(d);
     return GW_GEMM_SHARED(wide, GW_GEMM_WAVES_FEW, GW_EXPERTS_TOKENS, term_of(fmt),
                           gw_hip_record_bytes(fmt));
 }

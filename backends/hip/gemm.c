@@ -29,8 +29,8 @@ typedef struct gemm_kind {
 
 int gw_hip_matrix16(const struct gw_device *d) { return gw_hip_has_matrices(d) && !d->exact; }
 
-/* gemm_params.h: waves of 32 with matrix instructions. */
-int gw_hip_is_wide(const struct gw_device *d) { return gw_hip_has_matrices(d) && d->warp == 32; }
+/* gemm_params.h: NVIDIA's matrix instructions. */
+int gw_hip_is_wide(const struct gw_device *d) { return d->processor->matrix == GW_MATRIX_MMA; }
 
 /* Products of many tokens, quantized: by matrix instructions of four waves where there is room. */
 static int group_shared(const gemm_kind *kind) {
@@ -218,7 +218,9 @@ static gw_status has_left_of(struct gw_segment *segment, gw_hip_ptr *out) {
 static size_t scratch_bytes(const struct gw_segment *segment, const gw_node *node) {
     const struct gw_device *d = segment->device;
     if (node->in[0]->fmt == GW_FMT_F32) {
-        return gw_hip_has_matrices(d) && !d->exact ? narrow_bytes(segment, gw_hip_width(node->in[0])) : 0;
+        return gw_hip_has_matrices(d) && !d->exact
+                   ? narrow_bytes(segment, gw_hip_width(node->in[0]))
+                   : 0;
     }
     return d->group ? spread_bytes(segment, node) + left_bytes(d) : 0;
 }
@@ -573,13 +575,14 @@ void gw_hip_arithmetic(const struct gw_device *device, const gw_node *node, char
     int products = kernel->record == record_linear || kernel->record == record_glu;
     int half = kernel->record == record_prefill_half ||
                (products && ((const gemm_kind *)kernel->state)->way == HALF);
-    const char *card = device->driver->emulated ? device->warp == 32 ? "emulator" : "emulator of 64"
-                                                : device->arch;
     out[0] = '\0';
     if (half && device->driver->nvidia && !device->driver->emulated) {
         snprintf(out, GW_ARITHMETIC_BYTES, "half of sm_%d", device->capability);
+    } else if (half && device->driver->emulated && !gw_hip_is_wide(device)) {
+        snprintf(out, GW_ARITHMETIC_BYTES, "half of emulated %s", device->processor->name);
     } else if (half) {
-        snprintf(out, GW_ARITHMETIC_BYTES, "half of %s", card);
+        snprintf(out, GW_ARITHMETIC_BYTES, "half of %s",
+                 device->driver->emulated ? "emulator" : device->arch);
     }
 }
 

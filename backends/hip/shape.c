@@ -158,7 +158,7 @@ static int quant_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t c
                        int behind, gw_linear_shape *s) {
     size_t span = GW_STRIP_BLOCKS * GW_ACT_BLOCK;
     int words = (int)((cols + span - 1) / span * GW_ACT_GROUP_WORDS);
-    int columns = d->warp == 32 ? 8 : 16; /* of a matrix instruction */
+    int columns = gw_hip_is_wide(d) ? 8 : 16; /* of a matrix instruction */
     const gw_linear_shape none = {.groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES,
                                   .behind = behind};
     const struct {

@@ -25,9 +25,12 @@ GW_DEVICE unsigned gw_high_digits(const unsigned *n) {
 }
 
 /* Digits of four positions of a page, for a channel, stand in a word: of those number n of word
- * `word`. Waves of 32 have weights of two neighbours and of the two eight further on together. */
+ * `word`. Waves of 32 have weights of two neighbours and of the two eight further on together; on
+ * gfx11 a thread has those of every second position. */
 GW_DEVICE int gw_digits_position(int word, int n) {
-#if LANES == 32
+#if GW_MATRIX == GW_MATRIX_WMMA_11
+    return word / 4 * 16 + word % 2 * 8 + 2 * n + word % 4 / 2;
+#elif GW_QUADS
     return word / 4 * 16 + word % 4 * 2 + n / 2 * 8 + n % 2;
 #else
     return word * 4 + n;

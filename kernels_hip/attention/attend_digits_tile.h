@@ -23,22 +23,30 @@ enum {
     WAVES = GW_DIGITS_WAVES,
     THREADS = WAVES * LANES,
     QUERIES = GW_DIGITS_QUERIES,
-    NARROW = LANES == 32,
+    NARROW = GW_QUADS,
     SPAN = NARROW ? GW_MMA_N : GW_MMA_M, /* positions, or channels, of a product */
     TILES = GW_PAGE / SPAN,
     RESULTS = GW_MMA_C,
     HAS = NARROW ? 2 : 1, /* queries of a thread, of the 16 of its wave */
-    WORDS = 2 * HAS,      /* of queries or weights, of 32 digits        */
-    STEPS = GW_PAGE / 32  /* of the product with values                 */
+#if GW_WMMA
+    WORDS = GW_MMA_B,
+#else
+    WORDS = 2 * HAS, /* of queries or weights, of 32 digits */
+#endif
+    STEPS = GW_PAGE / 32 /* of the product with values                 */
 };
 
 /* Which of a wave's queries result i is of, of the thread's and of the wave's; which of the SPAN
  * positions or channels. */
 GW_DEVICE int query_of(int i) { return NARROW ? i >> 1 : 0; }
 GW_DEVICE int place_of_query(int lane, int r) { return NARROW ? lane / 4 + 8 * r : lane % 16; }
+#if GW_WMMA
+GW_DEVICE int column_of(int lane, int i) { return gw_mma_c_row(lane, i); }
+#else
 GW_DEVICE int column_of(int lane, int i) {
     return NARROW ? lane % 4 * 2 + (i & 1) : lane / 16 * 4 + i;
 }
+#endif
 
 /* ---- over the threads that share a query ----------------------------------------------------- */
 
@@ -53,7 +61,10 @@ GW_DEVICE unsigned from_other_team(unsigned v, unsigned *mail, int lane) {
 }
 #endif
 GW_DEVICE float largest(float v, unsigned *mail, int lane) {
-#if LANES == 32
+#if GW_WMMA
+    (void)mail, (void)lane;
+    return fmaxf(v, GW_F32_FROM_BITS(gw_wmma_other_half(GW_F32_BITS(v))));
+#elif LANES == 32
     (void)mail, (void)lane;
     v = fmaxf(v, gw_quad_xor<1>(v));
     return fmaxf(v, gw_quad_xor<2>(v));
@@ -63,7 +74,10 @@ GW_DEVICE float largest(float v, unsigned *mail, int lane) {
 #endif
 }
 GW_DEVICE unsigned largest_bits(unsigned v, unsigned *mail, int lane) {
-#if LANES == 32
+#if GW_WMMA
+    (void)mail, (void)lane;
+    return gw_larger(v, gw_wmma_other_half(v));
+#elif LANES == 32
     (void)mail, (void)lane;
     v = gw_larger(v, (unsigned)gw_quad_xor<1>((int)v));
     return gw_larger(v, (unsigned)gw_quad_xor<2>((int)v));
@@ -73,7 +87,10 @@ GW_DEVICE unsigned largest_bits(unsigned v, unsigned *mail, int lane) {
 #endif
 }
 GW_DEVICE unsigned total(unsigned v, unsigned *mail, int lane) {
-#if LANES == 32
+#if GW_WMMA
+    (void)mail, (void)lane;
+    return v + gw_wmma_other_half(v);
+#elif LANES == 32
     (void)mail, (void)lane;
     v += (unsigned)gw_quad_xor<1>((int)v);
     return v + (unsigned)gw_quad_xor<2>((int)v);
@@ -85,27 +102,46 @@ GW_DEVICE unsigned total(unsigned v, unsigned *mail, int lane) {
 
 /* ---- queries --------------------------------------------------------------------------------- */
 
+#if GW_WMMA /* half of an operand of gfx11, whose registers would not do for all of it */
+#define WORDS_OF_QUERY 4
+#else
+#define WORDS_OF_QUERY WORDS
+#endif
 template <int E> struct queries {
-    unsigned high[E / 32][WORDS], low[E / 32][WORDS];
+    unsigned high[E / 32][WORDS_OF_QUERY], low[E / 32][WORDS_OF_QUERY];
     float by[HAS]; /* their scale, times 256 and that of scores */
 };
 
-/* A thread has four neighbours of every sixteen of a query. q: its queries; 0: none. */
+/* A thread has four neighbours of every sixteen of a query, eight for WMMA. Which are those of step
+ * k of k += STEP_OF_QUERY, from the thread's first one on; where they go. */
+#if GW_WMMA
+enum { STEP_OF_QUERY = 8 };
+#define QUERY_AT(k, first) (k) / 16 * 16 + (k) % 16 / 2 + first
+#define QUERY_WORD(k, r) (k) / 8 % 4
+#define FIRST_OF_QUERY(lane) lane / 16 * 8
+#else
+#define STEP_OF_QUERY 16
+#define QUERY_AT(k, first) k + first
+#define QUERY_WORD(k, r) k / 16 % 2 * HAS + r
+#define FIRST_OF_QUERY(lane) NARROW ? lane % 4 * 4 : lane / 16 * 4
+#endif
+
+/* q: the thread's queries; 0: none. */
 template <int E>
 __device__ static inline void open(queries<E> &s, const float *const *q, int e, float scale,
                                    unsigned *mail, int lane) {
     struct __align__(16) four {
         float v[4];
     };
-    const int first = NARROW ? lane % 4 * 4 : lane / 16 * 4;
+    const int first = FIRST_OF_QUERY(lane);
 #pragma unroll
     for (int r = 0; r < HAS; r++) {
         unsigned top = 0;
 #pragma unroll
-        for (int k = 0; k < E; k += 16) {
+        for (int k = 0; k < E; k += STEP_OF_QUERY) {
             four x = {{0.0f, 0.0f, 0.0f, 0.0f}};
             if (q[r] && k < e) {
-                x = *(const four *)(q[r] + k + first);
+                x = *(const four *)(q[r] + QUERY_AT(k, first));
             }
 #pragma unroll
             for (int c = 0; c < 4; c++) {
@@ -116,27 +152,51 @@ __device__ static inline void open(queries<E> &s, const float *const *q, int e, 
         const float amax = gw_digits_amax(top), inverse = gw_digits_inverse(amax);
         s.by[r] = gw_digits_scale(amax) * 256.0f * scale;
 #pragma unroll
-        for (int k = 0; k < E; k += 16) {
+        for (int k = 0; k < E; k += STEP_OF_QUERY) {
             unsigned n[4] = {0, 0, 0, 0};
             if (q[r] && k < e) {
-                const four x = *(const four *)(q[r] + k + first);
+                const four x = *(const four *)(q[r] + QUERY_AT(k, first));
 #pragma unroll
                 for (int c = 0; c < 4; c++) {
                     n[c] = gw_digits_word(x.v[c] * inverse);
                 }
             }
-            s.high[k / 32][k / 16 % 2 * HAS + r] = gw_high_digits(n);
-            s.low[k / 32][k / 16 % 2 * HAS + r] = gw_low_digits(n);
+            s.high[k / 32][QUERY_WORD(k, r)] = gw_high_digits(n);
+            s.low[k / 32][QUERY_WORD(k, r)] = gw_low_digits(n);
         }
     }
 }
 
 /* ---- a page ---------------------------------------------------------------------------------- */
 
-/* Digits of weights, as an operand: word of step k and half h of query r. */
+/* Digits of weights, as an operand: word of step k and half h of query r; by WMMA of quarter h of
+ * those of step k that the thread has results of. */
 struct weights {
     unsigned high[STEPS][WORDS], low[STEPS][WORDS];
 
+#if GW_WMMA
+    __device__ inline void put(int k, int h, int, const unsigned *n) {
+        const int step = k / 2, at = k % 2 * GW_WMMA_QUARTERS + h;
+        put_word(high[step] + at, gw_high_digits(n));
+        put_word(low[step] + at, gw_low_digits(n));
+    }
+    /* A lane of gfx11 has all weights, but results of every second position, and the one 16 further
+     * on has the others: first words of the even ones, two further on words of the odd ones. */
+    __device__ static inline void put_word(unsigned *to, unsigned v) {
+#if GW_MATRIX == GW_MATRIX_WMMA_11
+        const unsigned other = gw_wmma_other_half(v);
+        const int odd = gw_wave_lane() / 16;
+        to[0] = odd ? other : v;
+        to[2] = odd ? v : other;
+#else
+        to[0] = v;
+#endif
+    }
+};
+enum { WEIGHTS_AT_ONCE = 8 };
+GW_DEVICE int tile_of(int eight, int) { return eight / 2; }
+#define RESULT_OF(eight, r, c) eight % 2 * 4 + c
+#else
     __device__ inline void put(int k, int h, int r, const unsigned *n) {
         high[k][h * HAS + r] = gw_high_digits(n);
         low[k][h * HAS + r] = gw_low_digits(n);
@@ -145,6 +205,9 @@ struct weights {
 /* Which results of which tile weight c of a word is: of sixteen positions, number `sixteen`. */
 GW_DEVICE int tile_of(int sixteen, int c) { return NARROW ? 2 * sixteen + c / 2 : sixteen; }
 GW_DEVICE int result_of(int r, int c) { return NARROW ? 2 * r + c % 2 : c; }
+#define WEIGHTS_AT_ONCE 16
+#define RESULT_OF(sixteen, r, c) result_of(r, c)
+#endif
 
 /* What a thread knows of its queries. */
 template <int E> struct state {
@@ -213,11 +276,11 @@ __device__ static inline void weigh(state<E> &s, float (*x)[RESULTS], const floa
         scale[r] = gw_digits_scale(amax) * 256.0f;
         const float inverse = gw_digits_inverse(amax);
 #pragma unroll
-        for (int sixteen = 0; sixteen < GW_PAGE / 16; sixteen++) {
+        for (int sixteen = 0; sixteen < GW_PAGE / WEIGHTS_AT_ONCE; sixteen++) {
             unsigned n[4];
 #pragma unroll
             for (int c = 0; c < 4; c++) {
-                n[c] = gw_digits_word(x[tile_of(sixteen, c)][result_of(r, c)] * inverse);
+                n[c] = gw_digits_word(x[tile_of(sixteen, c)][RESULT_OF(sixteen, r, c)] * inverse);
             }
             w.put(sixteen / 2, sixteen % 2, r, n);
         }

@@ -15,7 +15,7 @@
 #include "kernels_hip/attention/attention.h"
 
 enum {
-    WIDE = GW_MMA && LANES == 32,
+    WIDE = GW_MMA && GW_QUADS,
     SIDE = 16, /* threads along the positions, and along the values of a head */
     EACH = 4,  /* queries and positions of a thread                           */
     PAIRS = 2 * SIDE

@@ -19,12 +19,12 @@ enum {
     QUERIES = GW_PROMPT_HALF_QUERIES,
     WAVES = QUERIES / GW_MMA_M,
     THREADS = WAVES * LANES,
-    WIDE = LANES == 32,
+    WIDE = GW_QUADS,
     STAGES = WIDE ? 2 : 1,
-    SPAN = 16,               /* columns that operands are loaded for at once, and a k step */
-    TILES = SPAN / GW_MMA_N, /* of results                                                 */
-    GROUPS = GW_PAGE / SPAN, /* of a page                                                  */
-    CR = WIDE ? 2 : 4,       /* rows and columns of a thread's four results                */
+    SPAN = 16,                      /* columns that operands are loaded for at once, and a k step */
+    TILES = SPAN / GW_MMA_N,        /* of results                                                 */
+    GROUPS = GW_PAGE / SPAN,        /* of a page                                                  */
+    CR = WIDE ? 2 : GW_MMA_RESULTS, /* rows and columns of a thread's results            */
     CC = GW_MMA_C / CR
 };
 
@@ -39,9 +39,20 @@ template <int K, int N> struct matrix {
     }
     /* Operands of k .. k + 15 and columns n .. n + 15. */
     __device__ static inline void load(unsigned *b, const uint8_t *at, int k, int n, int lane) {
-#if LANES == 32
+#if GW_QUADS
         gw_load_matrices_across(b,
                                 at + piece_at(k + lane / 8 % 2 * 8 + lane % 8, n / 8 + lane / 16));
+#elif GW_WMMA
+        const unsigned *column = (const unsigned *)at + (n + lane % 16) * PITCH + k / 2;
+#pragma unroll
+        for (int i = 0; i < GW_MMA_B; i += 2) {
+            struct __align__(8) pair {
+                unsigned w[2];
+            };
+            const pair v = *(const pair *)(column + gw_mma_b_k_half(lane, i) / 2);
+            b[i] = v.w[0];
+            b[i + 1] = v.w[1];
+        }
 #else
         struct __align__(8) pair {
             unsigned w[2];
@@ -63,7 +74,7 @@ template <int K, int N> struct matrix {
             return;
         }
         from += piece * 16;
-#if LANES == 32
+#if GW_QUADS
         for (int row = (int)threadIdx.x / PIECES; row < k; row += THREADS / PIECES) {
             if (row >= first && row < end) {
                 gw_copy_async(to + piece_at(row, piece), from + (size_t)row * n * 2);
@@ -116,9 +127,17 @@ template <int E> struct desk {
     }
 };
 
-/* Queries of a wave, as operand A, and what becomes of them. */
+/* Queries of a wave, as operand A, and what becomes of them. gfx11: each half of a wave has half of
+ * the operand, whose registers would not do for all of it. */
+#if GW_MATRIX == GW_MATRIX_WMMA_11
+enum { WORDS_OF_QUERY = GW_MMA_A / 2 };
+GW_DEVICE int column_of_query(int lane, int i) { return lane / 16 * 8 + 2 * i; }
+#else
+#define WORDS_OF_QUERY GW_MMA_A
+#define column_of_query gw_mma_a_k_half
+#endif
 template <int E> struct state {
-    unsigned q[E / SPAN][GW_MMA_A];
+    unsigned q[E / SPAN][WORDS_OF_QUERY];
     float top[CR];   /* the largest score so far                   */
     float total[CR]; /* of weights: those of this thread's columns */
     float sum[E / SPAN][TILES][GW_MMA_C];
@@ -156,8 +175,8 @@ __device__ static inline void open(state<E> &s, const gw_prompt_params &p, const
 #pragma unroll
         for (int step = 0; step < E / SPAN; step++) {
 #pragma unroll
-            for (int k = 0; k < GW_MMA_A / AR; k++) {
-                const int c = step * SPAN + gw_mma_a_k_half(lane, k * AR);
+            for (int k = 0; k < WORDS_OF_QUERY / AR; k++) {
+                const int c = step * SPAN + column_of_query(lane, k * AR);
                 pair two = {{0.0f, 0.0f}};
                 if (row < at.live && c < p.e) {
                     two = *(const pair *)(q + c);
@@ -247,7 +266,7 @@ __device__ static inline void weigh(state<E> &s, float scale, float (*x)[TILES][
 /* Weights of 16 positions, results so far, as operand A. */
 __device__ static inline void weights_of(unsigned *a, const float (*x)[TILES][GW_MMA_C], int g,
                                          const gw_u16 *shared, int row_halves, int lane) {
-#if LANES == 32
+#if GW_QUADS
     (void)shared, (void)row_halves, (void)lane;
 #pragma unroll
     for (int i = 0; i < GW_MMA_A; i++) { /* the same threads have them */
@@ -266,7 +285,7 @@ __device__ static inline void weights_of(unsigned *a, const float (*x)[TILES][GW
 /* Weights to shared memory, where other threads need them. */
 __device__ static inline void hand_on(const float (*x)[TILES][GW_MMA_C], gw_u16 *shared,
                                       int row_halves, int lane) {
-#if LANES == 64
+#if !(GW_QUADS)
 #pragma unroll
     for (int i = 0; i < GROUPS * GW_MMA_C; i++) {
         const int g = i / GW_MMA_C, k = i % GW_MMA_C;
@@ -291,14 +310,25 @@ __device__ static inline void attend_page(state<E> &s, const desk<E> &d, float s
     }
 #pragma unroll
     for (int step = 0; step < E / SPAN; step++) {
+#if GW_MATRIX == GW_MATRIX_WMMA_11
+        const gw_wmma_whole<GW_MMA_A> q(s.q[step], lane);
+#define OPERAND_OF(step) q.w
+#else
+#define OPERAND_OF(step) s.q[step]
+#endif
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
             unsigned b[TILES * GW_MMA_B];
             D::keys::load(b, page, step * SPAN, g * SPAN, lane);
 #pragma unroll
             for (int t = 0; t < TILES; t++) {
-                gw_mma_f16(x[g][t], s.q[step], b + t * GW_MMA_B);
+                gw_mma_f16(x[g][t], OPERAND_OF(step), b + t * GW_MMA_B);
             }
+#if GW_WMMA
+            if (g % 2 == 1) {
+                gw_wmma_now(x[g][0]);
+            }
+#endif
         }
         gw_read_no_earlier();
     }
@@ -319,6 +349,11 @@ __device__ static inline void attend_page(state<E> &s, const desk<E> &d, float s
             for (int t = 0; t < TILES; t++) {
                 gw_mma_f16(s.sum[c][t], a, b + t * GW_MMA_B);
             }
+#if GW_WMMA
+            if (c % GW_WMMA_QUARTERS == GW_WMMA_QUARTERS - 1) { /* as many as have room */
+                gw_wmma_now(s.sum[c][0]);
+            }
+#endif
         }
         gw_read_no_earlier();
     }
@@ -328,8 +363,8 @@ __device__ static inline void attend_page(state<E> &s, const desk<E> &d, float s
 
 /* A page of which the queries here see positions [low, high) of the sequence. */
 template <int E>
-__device__ static inline void fetch_page(const gw_prompt_params &p, uint8_t *to, int slot,
-                                         int page, int low, int high) {
+__device__ static inline void fetch_page(const gw_prompt_params &p, uint8_t *to, int slot, int page,
+                                         int low, int high) {
     const size_t number = (size_t)p.pages[(size_t)slot * p.page_stride + page];
     const size_t at = (number * p.kv_heads + blockIdx.y) * GW_PAGE * p.e * 2;
     desk<E>::keys::fill(to, (const uint8_t *)p.k + at, p.e, GW_PAGE, 0, p.e);
@@ -344,6 +379,9 @@ __device__ static inline void attend_run(state<E> &s, const desk<E> &d, const gw
     /* Rows of a sequence come in order. */
     const int lowest = d.low[from], highest = d.high[end - 1];
     const int last = highest / GW_PAGE;
+#if GW_WMMA
+    int lowest_of[2] = {0x7fffffff, -1}, highest_of[2] = {0x7fffffff, -1};
+#else
     int low[CR], high[CR], lowest_of[2] = {0x7fffffff, -1}, highest_of[2] = {0x7fffffff, -1};
 #pragma unroll
     for (int r = 0; r < CR; r++) {
@@ -351,6 +389,7 @@ __device__ static inline void attend_run(state<E> &s, const desk<E> &d, const gw
         high[r] = there ? d.high[i] + 1 : 0;
         low[r] = there ? d.low[i] : 0;
     }
+#endif
     const int whole = first >= from && first + GW_MMA_M <= end;
     if (first < end && first + GW_MMA_M > from) { /* the wave's first and last query of the run */
         const int one = first > from ? first : from;
@@ -386,8 +425,14 @@ __device__ static inline void attend_run(state<E> &s, const desk<E> &d, const gw
             range seen[CR];
 #pragma unroll
             for (int r = 0; r < CR; r++) {
+#if GW_WMMA /* eight rows of a thread, anew for each page: it has no registers for them */
+                const int i = first + gw_mma_c_row(lane, r), there = i >= from && i < end;
+                seen[r].from = (there ? d.low[i] : 0) - base;
+                seen[r].end = (there ? d.high[i] + 1 : 0) - base;
+#else
                 seen[r].from = low[r] - base;
                 seen[r].end = high[r] - base;
+#endif
             }
             attend_page<E>(s, d, p.scale * 1.44269504088896341f, here, seen, all, lane);
         }

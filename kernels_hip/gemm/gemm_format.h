@@ -12,7 +12,7 @@
 #include "kernels_hip/gemm/gemm_tile.h"
 #include "kernels_hip/strip.h"
 
-enum { BLOCKS = GW_STRIP_BLOCKS, ACT_BYTES = 40, WIDE = GW_MMA && LANES == 32 };
+enum { BLOCKS = GW_STRIP_BLOCKS, ACT_BYTES = 40, WIDE = GW_MMA && GW_QUADS };
 
 #define MAGIC 12582912.0f
 #define MAGIC_BITS 0x4b400000

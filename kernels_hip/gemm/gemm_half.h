@@ -39,7 +39,7 @@ struct __align__(8) half_codes {
 
 /* Two codes of a word as they are multiplied, HALF_UP times gw_e4m3_value: matrix units of AMD take
  * subnormals for zeros. */
-#if defined(GW_AMD) && GW_MFMA
+#if defined(GW_AMD)
 #define HALF_UP 256.0f
 __device__ static inline unsigned half_of_codes(unsigned word, int k) {
     typedef _Float16 half2v __attribute__((ext_vector_type(2)));
@@ -123,7 +123,7 @@ __device__ static inline void half_weights(gw_16b (*w)[T::AR], const gw_tile_at 
         for (int k = 0; k < T::AR; k++) {
             const unsigned char *record =
                 from + ((at.m + i) * RECORDS + r) * half_stage<T, E>::BYTES_OF_RECORD;
-            const int place = gw_tile_row(at.lane, k) * 4 + gw_tile_pair(at.lane);
+            const int place = gw_tile_row(at.lane, k) * 4 + GW_TILE_PAIR(at.lane, k);
             if (E) {
                 const half_codes codes = *(const half_codes *)(record + 8 * place);
 #pragma unroll

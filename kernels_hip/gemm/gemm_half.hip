@@ -12,13 +12,19 @@
 
 #if GW_MMA
 
-enum { WIDE = LANES == 32, STAGES = GW_HALF_STAGES(WIDE, 0) };
+enum { WIDE = GW_QUADS, STAGES = GW_HALF_STAGES(WIDE, 0) };
 
 /* Two tiles of tokens, both registers of each, of the k step whose chunks begin at `chunk`. */
 __device__ static inline void half_tokens(unsigned *b, const unsigned char *x, int token, int chunk,
                                           int lane) {
 #ifdef GW_LOAD_MATRICES
     gw_load_matrices(b, x + chunk_at(token + lane / 16 * 8 + lane % 8, chunk + lane / 8 % 2));
+#elif GW_WMMA
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        const int t = token + k / 2 * GW_MMA_N + gw_mma_b_col(lane);
+        gw_wmma_load(b + k * GW_WMMA_QUARTERS, x + chunk_at(t, chunk + k % 2), lane);
+    }
 #else
 #pragma unroll
     for (int k = 0; k < 2 * GW_MMA_B; k++) {

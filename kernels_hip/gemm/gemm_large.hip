@@ -94,6 +94,12 @@ __device__ static inline void load_tokens(unsigned *o, const unsigned char *x, i
                                           int lane) {
 #ifdef GW_LOAD_MATRICES
     gw_load_matrices(o, x + half_at(token + lane / 16 * 8 + lane % 8, b, lane / 8 % 2));
+#elif GW_WMMA
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        const int t = token + k / 2 * GW_MMA_N + gw_mma_b_col(lane);
+        gw_wmma_load(o + k * GW_WMMA_QUARTERS, x + half_at(t, b, k % 2), lane);
+    }
 #else
 #pragma unroll
     for (int k = 0; k < 2 * GW_MMA_B; k++) {
@@ -170,7 +176,11 @@ template <class F, class T>
 __device__ static inline void add_record(const operands<F, T> &o, const unsigned char *x,
                                          const float *numbers, const gw_tile_at &at,
                                          float (*acc)[T::NT][GW_MMA_C]) {
+#if GW_WMMA /* or scales of eight rows are unpacked for all blocks at once */
+    enum { PAIR = T::NT };
+#else
     enum { PAIR = T::NT > 1 ? 2 : 1 };
+#endif
     unsigned a[BLOCKS][T::MT][GW_MMA_A];
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++) {
@@ -187,6 +197,19 @@ __device__ static inline void add_record(const operands<F, T> &o, const unsigned
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
             unsigned tokens[2 * GW_MMA_B];
+#if GW_WMMA
+#pragma unroll
+            for (int j = 0; j < PAIR; j++) {
+                if (j % 2 == 0) {
+                    load_tokens(tokens, x, at.n + j * GW_MMA_N, b, at.lane);
+                }
+                multiply_record<F, T::CC>(s[j][0], a[b][0], tokens + j % 2 * GW_MMA_B, o.scale[0],
+                                          b);
+                gw_wmma_now(s[j][0]);
+            }
+            static_assert(T::MT == 1, "a wave has one strip");
+            continue;
+#endif
             load_tokens(tokens, x, at.n + first * GW_MMA_N, b, at.lane);
 #pragma unroll
             for (int i = 0; i < PAIR * T::MT; i++) {
@@ -229,7 +252,8 @@ __device__ static inline void compute(operands<F, T> &o, const unsigned char *w,
         const unsigned char *record = w + (at.m + i) * F::RECORD;
 #pragma unroll
         for (int k = 0; k < T::AR; k++) {
-            load_quarter<F>(o.codes[i][k], record, gw_tile_row(at.lane, k), gw_tile_pair(at.lane));
+            load_quarter<F>(o.codes[i][k], record, gw_tile_row(at.lane, k),
+                            GW_TILE_PAIR(at.lane, k));
         }
 #pragma unroll
         for (int k = 0; k < T::CR; k++) {
@@ -310,7 +334,11 @@ __device__ static inline void gemm(const gw_gemm_params &p, unsigned char *share
     }
 }
 
+#if GW_WMMA /* a second strip of weights and its scales would not fit into registers */
+typedef gw_tile<GW_GEMM_ROWS, GW_GEMM_TOKENS(WIDE), 8, 1> large_tile;
+#else
 typedef gw_tile<GW_GEMM_ROWS, GW_GEMM_TOKENS(WIDE), LANES == 32 ? 4 : 2, 2> large_tile;
+#endif
 
 template <class F>
 __device__ static inline void gemm_large(const gw_gemm_params &p, unsigned char *shared) {

@@ -22,9 +22,7 @@ template <class F, int NT_> struct tile {
     enum {
         NT = NT_,
         TOKENS = NT * GW_MMA_N,
-        AR = LANES == 32 ? 2 : 1, /* rows of a strip whose codes a lane holds      */
-        CR = LANES == 32 ? 2 : 4, /* rows and tokens of a lane's part of a product */
-        CC = LANES == 32 ? 2 : 1,
+        GW_MMA_PARTS,
         STEPS = BLOCKS * NT,
         RING = GW_GEMM_RING(WIDE, F::RECORD), /* records of a wave; stages of      */
         PIECES = (F::RECORD + 16 * LANES - 1) / (16 * LANES), /* activations are two */
@@ -106,6 +104,13 @@ __device__ static inline void load_tokens(unsigned *o, gw_shared_at stage,
 #ifdef GW_LOAD_MATRICES
     (void)lane;
     gw_load_matrices(o, stage + places.at[b] + (unsigned)token * (BLOCKS * GW_ACT_BLOCK));
+#elif GW_WMMA
+    (void)places;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        const int t = token + k / 2 * GW_MMA_N + gw_mma_b_col(lane);
+        gw_wmma_load(o + k * GW_WMMA_QUARTERS, stage + half_at(t, b, k % 2), lane);
+    }
 #else
     (void)places;
 #pragma unroll
@@ -147,7 +152,11 @@ template <class F, class T>
 __device__ static inline void compute_record(const unsigned char *record, const unsigned char *x,
                                              const token_places &places, int lane,
                                              float (*acc)[GW_MMA_C]) {
+#if GW_WMMA /* scales of eight rows are best used up block by block */
+    enum { TILES = T::NT };
+#else
     enum { TILES = T::NT < 4 || F::SCALED ? 2 : 4 };
+#endif
     const gw_shared_at stage = gw_shared_address(x);
     const float *numbers = (const float *)(x + T::X);
     quarter<F> q[T::AR];
@@ -156,7 +165,7 @@ __device__ static inline void compute_record(const unsigned char *record, const 
     float row[T::CR][F::PROMPT_ROW];
 #pragma unroll
     for (int k = 0; k < T::AR; k++) {
-        load_quarter<F>(q[k], record, gw_tile_row(lane, k), gw_tile_pair(lane));
+        load_quarter<F>(q[k], record, gw_tile_row(lane, k), GW_TILE_PAIR(lane, k));
     }
 #pragma unroll
     for (int k = 0; k < T::CR; k++) {
@@ -180,6 +189,10 @@ __device__ static inline void compute_record(const unsigned char *record, const 
                 load_tokens(tokens, stage, places, (first + j) * GW_MMA_N, b, lane);
                 multiply_record<F, T::CC>(s[j], a[b], tokens, scale, b);
                 multiply_record<F, T::CC>(s[j + 1], a[b], tokens + GW_MMA_B, scale, b);
+#if GW_WMMA
+                gw_wmma_now(s[j]);
+                gw_wmma_now(s[j + 1]);
+#endif
             }
         }
 #pragma unroll
@@ -219,7 +232,7 @@ __device__ static inline void compute_blocks(const unsigned char *record, const 
     int s[2][GW_MMA_C];
 #pragma unroll
     for (int k = 0; k < T::AR; k++) {
-        load_quarter<F>(q[k], record, gw_tile_row(lane, k), gw_tile_pair(lane));
+        load_quarter<F>(q[k], record, gw_tile_row(lane, k), GW_TILE_PAIR(lane, k));
     }
     load_tokens(tokens[0], stage, places, 0, 0, lane);
 #pragma unroll
@@ -256,6 +269,9 @@ __device__ static inline void compute_blocks(const unsigned char *record, const 
                 acc[j][k] = add_term<F>(s[step % 2][k], 0, row[k / T::CC],
                                         number[step % 2][k % T::CC], acc[j][k]);
             }
+#if GW_WMMA
+            gw_wmma_now(acc[j]);
+#endif
         }
     }
 }

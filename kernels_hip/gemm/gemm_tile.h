@@ -21,9 +21,7 @@ template <int ROWS_, int TOKENS_, int WM_, int WN_> struct gw_tile {
         STRIPS = ROWS / GW_MMA_M,
         MT = STRIPS / WM,
         NT = TOKENS / WN / GW_MMA_N,
-        AR = LANES == 32 ? 2 : 1, /* rows of a strip whose codes a lane holds      */
-        CR = LANES == 32 ? 2 : 4, /* rows and tokens of a lane's part of a product */
-        CC = LANES == 32 ? 2 : 1
+        GW_MMA_PARTS
     };
 };
 
@@ -33,9 +31,16 @@ struct gw_tile_at {
     int m, n, lane; /* first strip and first token of the wave in the tile */
 };
 
-/* Row r of a lane's AR rows of a strip, and its words along k: word `pair` of each 16 bytes. */
+/* Row and quarter of part r of a lane's AR parts of a strip: words `pair` of each 16 bytes. */
+#if GW_WMMA
+GW_DEVICE int gw_tile_row(int lane, int) { return lane % 16; }
+GW_DEVICE int gw_tile_pair(int lane) { return gw_wmma_quarter(lane); }
+#define GW_TILE_PAIR(lane, r) (gw_wmma_quarter(lane) + (r))
+#else
 GW_DEVICE int gw_tile_row(int lane, int r) { return LANES == 32 ? lane / 4 + 8 * r : lane % 16; }
 GW_DEVICE int gw_tile_pair(int lane) { return LANES == 32 ? lane % 4 : lane / 16; }
+#define GW_TILE_PAIR(lane, r) gw_tile_pair(lane)
+#endif
 
 /* The wave's part of a tile. */
 template <class T> __device__ static inline void gw_tile_part(gw_tile_at &at) {

@@ -10,16 +10,14 @@
 
 #include "kernels_hip/linear/linear_wide.h"
 
-#if GW_MMA
+#if GW_MMA && !GW_WMMA
 
 template <class F> struct gw_four : gw_quantized<F::RECORD, 4, F::TERM, F::OFFSET> {
     enum {
         ROWS = 4,
         SIDES = GW_MMA_N / ROWS,
         TURNS = GW_STRIP_BLOCKS / SIDES, /* column n has blocks n / ROWS * TURNS .. + TURNS - 1 */
-        AR = LANES == 32 ? 2 : 1,        /* as in gw_wide */
-        CR = LANES == 32 ? 2 : 4,
-        CC = LANES == 32 ? 2 : 1,
+        GW_MMA_PARTS,                    /* as in gw_wide */
         PARTS = F::HALVES ? 2 : 1,
         SUMS = TURNS * GW_MMA_C
     };
@@ -236,6 +234,11 @@ template <class F> struct gw_four : gw_quantized<F::RECORD, 4, F::TERM, F::OFFSE
  * have to be joined. */
 template <class F, int SPAN = F::SPAN> struct gw_few : gw_four<F> {};
 template <class F> struct gw_few<F, 1> : gw_wide<F, 4> {};
+
+#elif GW_MMA
+
+/* WMMA: a lane has all of k, or half of it, so it has no part of k for each block. */
+template <class F> struct gw_few : gw_wide<F, 4> {};
 
 #endif
 

@@ -9,15 +9,32 @@
 
 #if GW_MMA
 
+/* What a thread has of two blocks of a row of x, as operand B; from: in its first quarter. */
+#if GW_WMMA
+__device__ static inline void load_codes(unsigned *b, const unsigned *from) {
+#pragma unroll
+    for (int q = 0; q < GW_WMMA_QUARTERS; q++) {
+        unsigned v[4];
+        load4(v, from + 8 * q);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            b[i * GW_WMMA_QUARTERS + q] = v[i];
+        }
+    }
+}
+#define LOAD_CODES load_codes
+#else
+#define LOAD_CODES load4
+#endif
+
 /* A block of 16 rows times GW_MMA_N rows of x is one instruction, or one for each half; a thread
- * has the terms of four results in each of the record's four lanes; or in the first, where a record
- * has one term. More rows of x are TILES such products, for which a record is unpacked once. */
+ * has the terms of GW_MMA_C results in each of the record's four lanes; or in the first, where a
+ * record has one term. More rows of x are TILES such products, for which a record is unpacked
+ * once. */
 template <class F, int ROWS = GW_MMA_N>
 struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
     enum {
-        AR = LANES == 32 ? 2 : 1, /* rows of the strip whose codes a thread holds */
-        CR = LANES == 32 ? 2 : 4, /* rows and columns of its results              */
-        CC = LANES == 32 ? 2 : 1,
+        GW_MMA_PARTS,
         TILES = (ROWS + GW_MMA_N - 1) / GW_MMA_N,
         OF_TILE = (F::SPAN ? 1 : 4) * GW_MMA_C,
         SUMS = TILES * OF_TILE
@@ -58,8 +75,16 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
         scales<F> scale[CR];
 #pragma unroll
         for (int k = 0; k < AR; k++) {
-            load_quarter<F>(quarters[k], record, gw_tile_row(lane, k), gw_tile_pair(lane));
+            load_quarter<F>(quarters[k], record, gw_tile_row(lane, k), GW_TILE_PAIR(lane, k));
         }
+#if GW_WMMA
+        static_assert(TILES == 1, "more rows are not multiplied at once");
+        if (LATE) {
+            add_blocks(quarters, 0, block, row_words, sums, live, record);
+            source.done();
+            return;
+        }
+#endif
 #pragma unroll
         for (int k = 0; k < CR; k++) {
             load_scales<F>(scale[k], record, gw_mma_c_row(lane, k * CC));
@@ -74,7 +99,11 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
     /* All blocks of a record, one tile. */
     __device__ static inline void add_blocks(const quarter<F> *quarters, const scales<F> *scale,
                                              const unsigned *block, int row_words, float *sums,
+#if GW_WMMA
+                                             int live, const unsigned char *record = 0) {
+#else
                                              int live) {
+#endif
         const reads of(block, row_words, live);
         unsigned b[2 * GW_MMA_B], scale_of[CC][2] = {}, second_of[CC][2] = {}; /* of two blocks */
         int s[(F::HALVES ? 2 : 1) * GW_MMA_C];
@@ -83,7 +112,7 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
             unsigned a[GW_MMA_A];
             float row[CR][F::ROW];
             if (i % 2 == 0) {
-                load4(b, of.codes + 2 * i);
+                LOAD_CODES(b, of.codes + 2 * i);
                 load_numbers(of, i, scale_of, second_of);
             }
 #pragma unroll
@@ -94,13 +123,36 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
             if (F::SPAN && i < 3) {
                 continue;
             }
+#if GW_WMMA
+            numbers_of(row, scale, record, i);
+#else
 #pragma unroll
             for (int k = 0; k < CR; k++) {
                 row_numbers<F>(scale[k], i, row[k]);
             }
+#endif
             add_terms(s, row, scale_of, second_of, i, sums);
+#if GW_WMMA
+            gw_wmma_now(sums + (F::SPAN ? 0 : i * GW_MMA_C));
+#endif
         }
     }
+#if GW_WMMA
+    /* Of records so large that their loads and the scales of eight rows do not fit into registers
+     * together, scales are read when their block comes. */
+    static constexpr int LATE = F::RECORD > 1600;
+    __device__ static inline void numbers_of(float (*row)[F::ROW], const scales<F> *scale,
+                                             const unsigned char *record, int i) {
+#pragma unroll
+        for (int k = 0; k < CR; k++) {
+            scales<F> late;
+            if (LATE) {
+                load_scales<F>(late, record, gw_mma_c_row(gw_wave_lane(), k));
+            }
+            row_numbers<F>(LATE ? late : scale[k], i, row[k]);
+        }
+    }
+#endif
     /* Two blocks at a time, all tiles. */
     __device__ static inline void add_tiles(const quarter<F> *quarters, const scales<F> *scale,
                                             const unsigned *block, int row_words, float *sums) {
@@ -125,7 +177,7 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
 #pragma unroll
             for (int t = 0; t < (int)TILES; t++, of.next(GW_MMA_N * row_words)) {
                 unsigned b[2 * GW_MMA_B], scale_of[CC][2] = {}, second_of[CC][2] = {};
-                load4(b, of.codes + 2 * i);
+                LOAD_CODES(b, of.codes + 2 * i);
                 load_numbers(of, i, scale_of, second_of);
 #pragma unroll
                 for (int j = 0; j < 2; j++) {

@@ -2,17 +2,17 @@
  *
  * The library is a driver and holds the kernels too: a module is made of no image, a function is a
  * kernel of this library by its name. GODWIT_EMULATOR_DEVICES: so many cards (1), which reach one
- * another's memory unless GODWIT_EMULATOR_PEERS is 0; GODWIT_EMULATOR_LINKS: a letter for each card,
- * and cards of one letter have the fastest links, those of '-' none of their own. Streams do everything at once, except while
- * they are captured, and where a kernel waits for another card: then it and what follows stay in
- * the stream until that has gone on; GODWIT_EMULATOR_QUEUE: as many launches at most, and a call that
- * finds no room waits for it: for ever, where only later calls could make some, which here is a
- * fault; GODWIT_EMULATOR_SILENT: the card that was opened last does nothing any more, and kernels
- * that wait for it are told so when the host waits for them, as if their patience had ended. Device
- * memory is the host's, filled with NaN when it is handed
- * out, with a fence before and behind every piece that is looked at after each launch (under the
- * address sanitizer: exactly as large as asked for). A fault of a kernel is one line on stderr and
- * CUDA_ERROR_LAUNCH_FAILED.
+ * another's memory unless GODWIT_EMULATOR_PEERS is 0; GODWIT_EMULATOR_LINKS: a letter for each
+ * card, and cards of one letter have the fastest links, those of '-' none of their own. Streams do
+ * everything at once, except while they are captured, and where a kernel waits for another card:
+ * then it and what follows stay in the stream until that has gone on; GODWIT_EMULATOR_QUEUE: as
+ * many launches at most, and a call that finds no room waits for it: for ever, where only later
+ * calls could make some, which here is a fault; GODWIT_EMULATOR_SILENT: the card that was opened
+ * last does nothing any more, and kernels that wait for it are told so when the host waits for
+ * them, as if their patience had ended. Device memory is the host's, filled with NaN when it is
+ * handed out, with a fence before and behind every piece that is looked at after each launch (under
+ * the address sanitizer: exactly as large as asked for). A fault of a kernel is one line on stderr
+ * and CUDA_ERROR_LAUNCH_FAILED.
  */
 #include "fibres.hpp"
 
@@ -176,7 +176,8 @@ int make_room(stream *s) {
         go_on();
         if (s->left.size() > (size_t)most) {
             snprintf(last_fault, sizeof last_fault,
-                     "%s waits for another card, and there is no room behind it in the queue", stuck);
+                     "%s waits for another card, and there is no room behind it in the queue",
+                     stuck);
             fprintf(stderr, "emulator: %s\n", last_fault);
             s->left.clear();
             return LAUNCH_FAILED;
@@ -241,7 +242,18 @@ int start(function *f, const unsigned grid[3], const unsigned block[3], unsigned
 } // namespace
 
 ENTRY const int gw_emulated_warp = GW_EMULATOR_LANES;
-ENTRY const char gw_emulated_processor[] = GW_EMULATOR_PROCESSOR;
+/* The kernels are those of GW_EMULATOR_PROCESSOR. GODWIT_EMULATOR_PROCESSOR: another one, whose row
+ * of kernels_hip/arch.h then tells the backend which of them to use. */
+extern "C" {
+__attribute__((visibility("default"))) char gw_emulated_processor[16] = GW_EMULATOR_PROCESSOR;
+}
+static const bool processor_told = []() {
+    const char *other = getenv("GODWIT_EMULATOR_PROCESSOR");
+    if (other != nullptr) {
+        snprintf(gw_emulated_processor, sizeof gw_emulated_processor, "%s", other);
+    }
+    return other != nullptr;
+}();
 
 /* What the last fault was; "" before the first. */
 ENTRY const char *gw_emulator_fault(void) { return last_fault; }

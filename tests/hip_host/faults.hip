@@ -258,8 +258,18 @@ KERNEL(multiply) {
     for (int i = 0; i < GW_MMA_C; i++) {
         c[i] = 100;
     }
+#if !GW_WMMA && LANES == 32 /* and by dot products, once more */
+    gw_mma_int8_by_dots(c, a, b);
+    for (int i = 0; i < GW_MMA_C; i++) {
+        f[i] = (float)c[i];
+        c[i] = 100;
+    }
+#endif
     gw_mma_int8(c, a, b);
     for (int i = 0; i < GW_MMA_C; i++) {
+#if !GW_WMMA && LANES == 32
+        c[i] = f[i] == (float)c[i] ? c[i] : -1;
+#endif
         p.out[gw_mma_c_row(lane, i) * 16 + gw_mma_c_col(lane, i)] = (unsigned)c[i];
     }
     for (int bf16 = 0; bf16 < 2; bf16++, half += 32 * 16) {

@@ -76,8 +76,8 @@ struct meeting {
 };
 
 struct registers {
-    unsigned a[4], b[4];
-    int c[4];
+    unsigned a[GW_MMA_A], b[GW_MMA_B];
+    int c[GW_MMA_C];
 };
 
 /* Gates by where they are in shared memory, who waits at one, and what is to come there. */
@@ -104,7 +104,7 @@ registers wave_in[MOST];
 std::map<const void *, gate_state> gates;
 std::vector<gate_waiter> at_gates;
 std::vector<fetched> fetches;
-int wave_out[MOST][4];
+int wave_out[MOST][GW_MMA_C];
 
 const gw_emulator_launch *launch;
 fibre *running;
@@ -562,7 +562,22 @@ struct place {
     int lane, reg, part;
 };
 
-#if GW_EMULATOR_LANES == 32 /* PTX: mma.m16n8k32 for 8 bits, mma.m16n8k16 for 16 bits */
+#if GW_WMMA /* 16x16x16: two of i8, which are all of k one after the other; one of f16 and bf16 */
+enum { COLS = 16 };
+#if GW_MATRIX == GW_MATRIX_WMMA_11 /* lanes 16 to 31 have what lanes 0 to 15 have */
+enum { REPEATED = 1 };
+static place place_a(int i, int k, int per) { return {i, k / per, k % per}; }
+static place place_c(int i, int j) { return {i % 2 * 16 + j, i / 2, 0}; }
+#else
+enum { REPEATED = 0 };
+static place place_a(int i, int k, int per) {
+    return per == 4 ? place{i + k / 8 % 2 * 16, k / 16 * 2 + k / 4 % 2, k % 4}
+                    : place{i + k / 4 % 2 * 16, k / 8 * 2 + k / 2 % 2, k % 2};
+}
+static place place_c(int i, int j) { return {i / 8 * 16 + j, i % 8, 0}; }
+#endif
+static place place_b(int k, int j, int per) { return place_a(j, k, per); }
+#elif GW_EMULATOR_LANES == 32 /* PTX: mma.m16n8k32 for 8 bits, mma.m16n8k16 for 16 bits */
 enum { COLS = 8 };
 static place place_a(int i, int k, int per) { /* per: elements of a register */
     return {i % 8 * 4 + k % (4 * per) / per, i / 8 + 2 * (k / (4 * per)), k % per};
@@ -571,6 +586,7 @@ static place place_b(int k, int j, int per) {
     return {j * 4 + k % (4 * per) / per, k / (4 * per), k % per};
 }
 static place place_c(int i, int j) { return {i % 8 * 4 + j / 2, i / 8 * 2 + j % 2, 0}; }
+enum { REPEATED = 0 };
 #else /* MFMA 16x16x16: i8, a register per instruction; f16 and bf16, two registers */
 enum { COLS = 16 };
 static place place_a(int i, int k, int per) {
@@ -579,6 +595,7 @@ static place place_a(int i, int k, int per) {
 }
 static place place_b(int k, int j, int per) { return place_a(j, k, per); }
 static place place_c(int i, int j) { return {i / 4 * 16 + j, i % 4, 0}; }
+enum { REPEATED = 0 };
 #endif
 
 /* What a part of a register is. */
@@ -602,6 +619,17 @@ static unsigned part_of(unsigned word, int part, int per) { return word >> (32 /
 template <typename OF> static void multiply(unsigned first) {
     typename OF::number x[16][OF::DEPTH], y[OF::DEPTH][COLS], sums[COLS];
     const registers *in = wave_in + first;
+    for (int lane = 0; lane < 16 && REPEATED; lane++) {
+        if (memcmp(in[lane].a, in[lane + 16].a, sizeof in->a) != 0 ||
+            memcmp(in[lane].b, in[lane + 16].b, sizeof in->b) != 0) {
+            snprintf(fault, sizeof fault,
+                     "thread %u of block %u,%u,%u and the one 16 further on have other operands "
+                     "of a matrix instruction",
+                     first + (unsigned)lane, gw_emulator_block.x, gw_emulator_block.y,
+                     gw_emulator_block.z);
+            give_up();
+        }
+    }
     for (int k = 0; k < OF::DEPTH; k++) {
         for (int i = 0; i < 16; i++) {
             place a = place_a(i, k, OF::PER);
@@ -653,8 +681,9 @@ static void meet_wave(kind what, int *c, const unsigned *a, const unsigned *b) {
 
 /* The width of a matrix instruction is the wave's; this one multiplies nothing. */
 void gw_emulator_sync_wave(void) {
-    int c[4] = {0, 0, 0, 0};
-    const unsigned none[4] = {0, 0, 0, 0};
+    int c[GW_MMA_C] = {};
+    const unsigned none[GW_MMA_A] = {};
+    static_assert(GW_MMA_B <= GW_MMA_A, "what is copied of it");
     meet_wave(SYNC_WAVE, c, none, none);
 }
 
@@ -662,7 +691,7 @@ void gw_emulator_mma_int8(int *c, const unsigned *a, const unsigned *b) {
     meet_wave(MMA_INT8, c, a, b);
 }
 void gw_emulator_mma_half(float *c, const unsigned *a, const unsigned *b, int bf16) {
-    int bits[4];
+    int bits[GW_MMA_C];
     memcpy(bits, c, sizeof bits);
     meet_wave(bf16 ? MMA_BF16 : MMA_F16, bits, a, b);
     memcpy(c, bits, sizeof bits);
