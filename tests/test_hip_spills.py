@@ -1,6 +1,7 @@
 # tests/test_hip_spills.py - hipcc keeps every kernel for gfx90a in vector registers, and spills few scalars
 # into their lanes: what the code says that the build has for it, or, where it has none, assembly
 # (bench/amd_kernels.py), which takes minutes of a processor. In the build with the emulator alone.
+# Prompts of gfx11 and gfx12 are multiplied by WMMA: what hipcc and a newer compiler (tools/setup cross) make.
 import os
 import pathlib
 import re
@@ -15,6 +16,13 @@ from program import ROOT
 BUILD = pathlib.Path(os.environ.get("GODWIT_BUILD", ""))
 SCRIPT = ROOT / "bench/amd_kernels.py"
 ARCH = "gfx90a"
+ZIG = ROOT / "build/zig/ziglang/zig"
+KINDS = "GODWIT_HIP_KINDS" in os.environ  # not tools/test hip-all: some formats of weights
+# Of quantized weights each way that a record is summed up: by blocks, by halves, with minimums, as a whole.
+FORMATS = ("q4_0", "q2_k", "q4_k", "int4_g128")
+PROMPTS = {"gemm/gemm": "gw_gemm_", "gemm/gemm_large": "gw_gemm_large_", "experts/experts_gemm": "gw_experts_gemm_",
+           "gemm/gemm_half": "gw_gemm_half_", "attention/attend_digits": "gw_attend_digits_",
+           "attention/attend_prompt_half": "gw_attend_prompt_half_"}
 SCALARS = 64  # most that a kernel spills: decode products have 42, outside of their loops
 
 
@@ -54,3 +62,31 @@ def test_no_kernel_spills(tmp_path):
     rows = built(tmp_path) or assembled()
     assert [row for row in rows if row[1] != 0 or row[2] > SCALARS] == []
     assert len(rows) > 200
+
+
+def chosen():
+    for number, (name, kernel) in enumerate(PROMPTS.items()):
+        formats = FORMATS if number < 2 else FORMATS[1:2] if number == 2 else ()
+        only = ":" + ",".join(kernel + fmt for fmt in formats) if KINDS and formats else ""
+        yield f"kernels_hip/{name}.hip{only}"
+
+
+@pytest.mark.parametrize("compiler,arch", [("hipcc", "gfx1100"), ("zig", "gfx1100"), ("zig", "gfx1201")])
+def test_prompts_by_wmma(compiler, arch):
+    """LLVM 15 has no more than 128 registers on gfx1100, whatever it is told, and spills there."""
+    if shutil.which("hipcc") is None or not (BUILD / "emulator/libgodwit_emu64.so").is_file():
+        pytest.skip("no hipcc, or no emulator in this build")
+    if compiler == "zig" and not ZIG.is_file():
+        pytest.skip("no newer compiler: tools/setup cross")
+    env = {**os.environ, **({"AMD_COMPILER": f"{ZIG} clang"} if compiler == "zig" else {})}
+    done = subprocess.run([sys.executable, SCRIPT, arch, *chosen()], capture_output=True, text=True, env=env)
+    assert done.returncode in (0, 1), done.stderr[-3000:]
+    rows = {row[0].strip(): [int(v) for v in row[1:]] for row in (line.split("|")[1:-1]
+                                                                for line in done.stdout.splitlines()[2:])}
+    rows = {name: row for name, row in rows.items() if name.startswith(tuple(PROMPTS.values())) and "plain" not in name}
+    assert len(rows) >= 15
+    assert [name for name, row in rows.items() if row[6] == 0] == []
+    spilled = {name: row[2] for name, row in rows.items() if row[2] > 0}
+    # Heads of 256 values: what the loop over tiles needs and the one over pages does not.
+    spilled.pop("gw_attend_digits_256" if arch == "gfx1100" else "", None)
+    assert spilled == {} or compiler == "hipcc"
