@@ -115,7 +115,7 @@ int help_command(const app_command *command, int all) {
         out_text(
             "\nAn option can be set by a variable as well: GODWIT_ARG_ and its long name, as in\n"
             "GODWIT_ARG_THREADS=4 or GODWIT_ARG_QUIET=1. The argument wins. GODWIT_CPU=scalar,\n"
-            "avx2, avx512, vnni, amx, neon or i8mm caps the instruction set.\n");
+            "avx2, avx512, vnni, amx, neon, i8mm or rvv caps the instruction set.\n");
     }
     out_print("\nexamples:\n%s", command->examples);
     return out_close() == 0 ? APP_OK : APP_FAILURE;

@@ -149,7 +149,7 @@ static void man_page(void) {
              "sets the option with that long name, in capitals and with underscores; the argument "
              "wins.\n.TP\n\\fBGODWIT_CPU\\fR\ncaps the instruction set: scalar, avx2, avx512, "
              "vnni, amx, "
-             "neon, i8mm.\n.TP\n\\fBNO_COLOR\\fR\nno colours.\n.TP\n\\fBXDG_STATE_HOME\\fR\n"
+             "neon, i8mm, rvv.\n.TP\n\\fBNO_COLOR\\fR\nno colours.\n.TP\n\\fBXDG_STATE_HOME\\fR\n"
              "where the lines typed in a chat are kept.\n.SH EXIT STATUS\n"
              "0 done, 1 failure (one line on standard error says what, where and what to do), 2 "
              "wrong usage, 130 stopped by Ctrl\\-C, 143 by SIGTERM.\n");

@@ -19,6 +19,12 @@
 #include <sys/sysctl.h>
 #elif defined(__aarch64__) && defined(_WIN32)
 #include <windows.h>
+#elif defined(GODWIT_RVV) && defined(__linux__)
+#include <sys/auxv.h>
+#include <sys/prctl.h>
+#ifndef PR_RISCV_V_GET_CONTROL
+#define PR_RISCV_V_GET_CONTROL 70
+#endif
 #endif
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -29,7 +35,7 @@
 #endif
 
 static const char *const names[GW_CPU_LEVEL_COUNT] = {"scalar", "avx2", "avx512", "vnni",
-                                                      "amx",    "neon", "i8mm"};
+                                                      "amx",    "neon", "i8mm",   "rvv"};
 
 const char *gw_cpu_level_name(gw_cpu_level level) {
     return (unsigned)level < GW_CPU_LEVEL_COUNT ? names[level] : "?";
@@ -145,6 +151,29 @@ static int has_i8mm(void) {
 }
 #endif
 
+#if defined(GODWIT_RVV)
+static int has_vectors(void) {
+#if defined(__linux__)
+    enum { OFF = 1, CURRENT = 3 };
+    const int allowed = prctl(PR_RISCV_V_GET_CONTROL, 0, 0, 0, 0); /* -1: older than the question */
+    if ((getauxval(AT_HWCAP) & 1UL << ('v' - 'a')) == 0 ||
+        (allowed > 0 && (allowed & CURRENT) == OFF)) {
+        return 0;
+    }
+    /* Bytes of a register; 0 where the vectors are those of a draft (0.7), which knows no "ta". */
+    unsigned long bytes;
+    __asm__ volatile(".option push\n\t.option arch, +v\n\tvsetvli %0, zero, e8, m1, ta, ma\n\t"
+                     ".option pop"
+                     : "=r"(bytes)
+                     :
+                     : "vl", "vtype");
+    return bytes >= 16;
+#else
+    return 0;
+#endif
+}
+#endif
+
 int gw_cpu_level_runs(gw_cpu_level level) {
     if (level == GW_CPU_SCALAR) {
         return 1;
@@ -153,6 +182,8 @@ int gw_cpu_level_runs(gw_cpu_level level) {
     return x86_runs(level);
 #elif defined(__aarch64__)
     return (level == GW_CPU_NEON || (level == GW_CPU_I8MM && has_i8mm())) && has_dot();
+#elif defined(GODWIT_RVV)
+    return level == GW_CPU_RVV && has_vectors();
 #else
     return 0;
 #endif

@@ -12,6 +12,7 @@ typedef enum gw_cpu_level {
     GW_CPU_AMX,    /* the same with AMX_TILE and AMX_INT8: prompts of quantized weights    */
     GW_CPU_NEON,   /* AArch64 with dot product                                             */
     GW_CPU_I8MM,   /* the same with products of int8 matrices: prompts of quantized weights */
+    GW_CPU_RVV,    /* RISC-V's vectors 1.0: quantized weights; all else is scalar           */
     GW_CPU_LEVEL_COUNT
 } gw_cpu_level;
 
@@ -19,7 +20,7 @@ const char *gw_cpu_level_name(gw_cpu_level level); /* "avx2" */
 /* This processor has it, and this build, and Linux lets this process use it: asked for AMX, that is
  * requested from it. */
 int gw_cpu_level_runs(gw_cpu_level level);
-/* The best level that runs, capped by GODWIT_CPU=scalar|avx2|avx512|vnni|amx|neon|i8mm. *bad
+/* The best level that runs, capped by GODWIT_CPU=scalar|avx2|avx512|vnni|amx|neon|i8mm|rvv. *bad
  * receives the value of GODWIT_CPU when it names no level or one that cannot run here, else NULL.
  */
 gw_cpu_level gw_cpu_level_choose(const char **bad);

@@ -114,6 +114,8 @@ size_t gw_linear_prepared(size_t k, int n_max) {
 #define SIMD_ROWS(name, NAME)                                                                      \
     I8MM_ROWS(name, NAME)                                                                          \
     LEVEL(name, NAME, NEON, neon)
+#elif defined(GODWIT_RVV)
+#define SIMD_ROWS(name, NAME) LEVEL(name, NAME, RVV, rvv)
 #else
 #define SIMD_ROWS(name, NAME)
 #endif

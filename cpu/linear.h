@@ -2,7 +2,8 @@
  *
  * Kernels here know bytes and rows, never nodes or plans; backends/cpu adapts them to the op table.
  * Quantized weights: SIMD levels read a private strip layout (strip.h): 16 rows interleaved so that
- * lanes are rows, the same bytes for every level; the scalar level reads rows as stored.
+ * lanes are rows, the same bytes for every level of an architecture; the scalar level reads rows as
+ * stored.
  * Float weights: rows as stored at every level (a mapped file is used in place).
  */
 #ifndef GW_CPU_LINEAR_H
@@ -63,7 +64,7 @@ const gw_cpu_linear_kernel *gw_cpu_linear_find(gw_fmt fmt, gw_cpu_level level, i
 /* Strip layout. bytes: of a packed [rows, cols] matrix, rows padded to a multiple of 16 (padding
  * rows are zero bytes). pack: rows [first, first + n) given as stored in src, n <= 16, first a
  * multiple of 16; writes one whole strip at dst = base + first / 16 * gw_strip_bytes. Runs on any
- * level's machine and gives the same bytes everywhere. */
+ * level's machine; the bytes are those of this architecture's levels. */
 size_t gw_strip_bytes(gw_fmt fmt, size_t cols); /* of one strip of 16 rows: 16 * row bytes */
 void gw_strip_pack(gw_fmt fmt, void *dst, const void *src, size_t n, size_t cols);
 

@@ -48,6 +48,19 @@ V_FN void v_span_codes(span *to, const gw_act8 *x, const gw_i32 *part) {
         vst1q_s8(to->q[b] + half, vreinterpretq_s8_u8(veorq_u8(q, middle)));
     }
 }
+#elif defined(__riscv)
+V_FN void v_span_codes(span *to, const gw_act8 *x, const gw_i32 *part) {
+    typedef __attribute__((vector_size(32))) uint16_t v_codes;
+    for (int i = 0; i < GW_ACT_SPAN * 2; i++) {
+        const int b = i / 2, half = i % 2 * 16;
+        const v_byte_there code = *(const v_byte_there *)(const void *)(x[b].q + half) ^ 0x80;
+        v_codes q = __builtin_convertvector(code, v_codes); /* + 128 */
+        q = (q * (uint16_t)part[b] + (uint16_t)((256 - part[b]) * 128 + 128)) >> 8;
+        to->sum[b][i % 2] = __builtin_reduce_add(q) - 128 * 16;
+        *(v_byte_there *)(void *)(to->q[b] + half) =
+            __builtin_convertvector(q, v_byte_there) ^ 0x80;
+    }
+}
 #endif
 
 V_FN void take_span(span *to, const gw_act8 *x) {

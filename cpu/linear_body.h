@@ -20,6 +20,7 @@ V_FN v_float add_sum(shape f, const v_block *u, const v_acts *x, v_float s, v_fl
     return f.kind == AFFINE || f.kind == WIDE ? v_fma(u->wm, x->dxs, acc) : acc;
 }
 
+#if !defined(V_ONE_PLACE)
 /* acc + the term of one activation block (the shapes of blocks.h). */
 V_FN v_float add_term(shape f, const v_block *u, const v_acts *x, v_float acc) {
     v_float s;
@@ -33,27 +34,36 @@ V_FN v_float add_term(shape f, const v_block *u, const v_acts *x, v_float acc) {
     }
     return add_sum(f, u, x, s, acc);
 }
+#endif
 
+/* Activation rows at once, where that hides latency or saves loads. */
+#if !defined(V_TOGETHER)
+#define V_TOGETHER V_GROUP
 #if V_GROUP > 1
-/* The terms of n <= V_GROUP activation rows, their dot products interleaved to hide latency. */
+/* s [n] += words [from, end) of c times those of activation rows x [n], interleaved. */
+V_FN void v_dot_rows(v_int *s, const v_word *c, const int from, const int end, const gw_xblock *x,
+                     const int n, const int pairs) {
+    (void)pairs;
+    for (int i = from; i < end; i++) {
+        for (int g = 0; g < n; g++) {
+            s[g] = v_dot4(s[g], c[i], x[g].q + 4 * i);
+        }
+    }
+}
+#endif
+#endif
+
+#if V_TOGETHER > 1
+/* The terms of n <= V_TOGETHER activation rows. */
 V_FN void add_terms(shape f, const v_block *u, const gw_xblock *x, float *a, const int n) {
     const int halved = f.kind == HALVED || f.kind == HALVED_MIN;
-    v_int s[V_GROUP], t[V_GROUP];
+    v_int s[V_TOGETHER], t[V_TOGETHER];
     for (int g = 0; g < n; g++) {
         s[g] = v_words(f.offset == 0 ? 0 : f.kind == WIDE ? x[g].start1 : x[g].u.start);
         t[g] = v_words(f.offset != 0 ? x[g].start1 : 0);
     }
-    for (int i = 0; i < 4; i++) {
-        for (int g = 0; g < n; g++) {
-            s[g] = v_dot4(s[g], u->c[i], x[g].q + 4 * i);
-        }
-    }
-    for (int i = 4; i < 8; i++) {
-        for (int g = 0; g < n; g++) {
-            v_int *sum = halved ? &t[g] : &s[g];
-            *sum = v_dot4(*sum, u->c[i], x[g].q + 4 * i);
-        }
-    }
+    v_dot_rows(s, u->c, 0, 4, x, n, f.pairs);
+    v_dot_rows(halved ? t : s, u->c, 4, 8, x, n, f.pairs);
     for (int g = 0; g < n; g++, a += GW_STRIP_ROWS) {
         v_acts spread;
         v_spread(&spread, x + g);
@@ -90,9 +100,11 @@ V_FN v_float add_one(shape f, const v_block *u, const gw_xblock *x, v_float acc)
 
 /* a [count][16] += the terms of `count` activation rows. */
 V_FN void add_rows(shape f, const v_block *u, const gw_xblock *x, size_t count, float *a) {
-#if V_GROUP > 1
-    for (; count >= V_GROUP; count -= V_GROUP, x += V_GROUP, a += V_GROUP * GW_STRIP_ROWS) {
-        add_terms(f, u, x, a, V_GROUP);
+#if V_TOGETHER > 1
+    for (; count >= V_TOGETHER; count -= V_TOGETHER) {
+        add_terms(f, u, x, a, V_TOGETHER);
+        x += V_TOGETHER;
+        a += V_TOGETHER * GW_STRIP_ROWS;
     }
     if (count & 4) {
         add_terms(f, u, x, a, 4);
@@ -105,7 +117,11 @@ V_FN void add_rows(shape f, const v_block *u, const gw_xblock *x, size_t count, 
         a += 2 * GW_STRIP_ROWS;
     }
     if (count & 1) {
+#if V_GROUP > 1
         v_fstore(a, add_one(f, u, x, v_fload(a)));
+#else
+        add_terms(f, u, x, a, 1);
+#endif
     }
 #else
     for (size_t i = 0; i < count; i++, a += GW_STRIP_ROWS) {

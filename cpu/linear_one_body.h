@@ -268,10 +268,12 @@ V_FN void join_pair(const v_lanes *lanes, float *acc, size_t lane, const size_t 
         }                                                                                          \
     }
 
+#if !defined(V_ONE_PLACE)
 #define ONE_ROW(name, NAME, weights, bytes, head) TWO(name) ONE(name) PLACES(name)
 GW_STRIP_BLOCK_FORMATS(ONE_ROW)
+#endif
 
-/* The formats of planes.h: a pass of one row, from one place. */
+/* The formats of planes.h, and levels that read from one place: a pass of one row. */
 #define PLAIN_ROW(name, NAME, weights, bytes, head)                                                \
     static void one_##name(const unsigned char *strip, size_t blocks, const gw_xblock *x,          \
                            float *restrict acc, stream from) {                                     \
@@ -279,4 +281,7 @@ GW_STRIP_BLOCK_FORMATS(ONE_ROW)
         pass_##name(strip, 0, blocks, x, 1, acc, LANES - 1, from);                                 \
     }                                                                                              \
     static places_fn *const places_##name = NULL;
+#if defined(V_ONE_PLACE)
+GW_STRIP_BLOCK_FORMATS(PLAIN_ROW)
+#endif
 GW_STRIP_PLANE_FORMATS(PLAIN_ROW)

@@ -20,7 +20,8 @@
     GW_LINEAR_DECLARE(name, vnni)                                                                  \
     GW_LINEAR_DECLARE(name, amx)                                                                   \
     GW_LINEAR_DECLARE(name, neon)                                                                  \
-    GW_LINEAR_DECLARE(name, i8mm)
+    GW_LINEAR_DECLARE(name, i8mm)                                                                  \
+    GW_LINEAR_DECLARE(name, rvv)
 GW_STRIP_FORMATS(GW_LINEAR_DECLARE_ALL)
 
 /* An activation block as the inner loops want it: everything a term needs besides the weights. */

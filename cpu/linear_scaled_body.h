@@ -47,25 +47,16 @@ V_FN v_float add_scaled_term(shape f, v_float d, v_float dmin, const v_pair *min
     return v_fma(v_dup(x->dx), v_fma(d, y, v_mul(dmin, v_to_float(m))), acc);
 }
 
-#if V_GROUP > 1
-/* Sums of a block of n <= V_GROUP activation rows, their dot products interleaved. */
+#if V_TOGETHER > 1
+/* Sums of a block of n <= V_TOGETHER activation rows. */
 V_FN void add_some_scaled(shape f, const v_block *u, const gw_xblock *x, v_int *to, const int n) {
-    v_int s[V_GROUP], t[V_GROUP];
+    v_int s[V_TOGETHER], t[V_TOGETHER];
     for (int g = 0; g < n; g++) {
         s[g] = v_words(f.offset != 0 ? x[g].u.start : 0);
         t[g] = v_words(f.offset != 0 ? x[g].start1 : 0);
     }
-    for (int i = 0; i < 4; i++) {
-        for (int g = 0; g < n; g++) {
-            s[g] = v_dot4(s[g], u->c[i], x[g].q + 4 * i);
-        }
-    }
-    for (int i = 4; i < 8; i++) {
-        for (int g = 0; g < n; g++) {
-            v_int *sum = has_halves(f) ? &t[g] : &s[g];
-            *sum = v_dot4(*sum, u->c[i], x[g].q + 4 * i);
-        }
-    }
+    v_dot_rows(s, u->c, 0, 4, x, n, f.pairs);
+    v_dot_rows(has_halves(f) ? t : s, u->c, 4, 8, x, n, f.pairs);
     for (int g = 0; g < n; g++) {
         to[g] = v_add_product(to[g], u->scales.first, s[g]);
         to[g] = has_halves(f) ? v_add_product(to[g], u->scales.second, t[g]) : to[g];
@@ -76,10 +67,10 @@ V_FN void add_some_scaled(shape f, const v_block *u, const gw_xblock *x, v_int *
 /* S of `count` <= GW_TILE activation rows + the sums of a block. */
 V_FN void add_scaled_block(shape f, const v_block *u, const gw_xblock *x, size_t count,
                            v_scaled_sums *to) {
-#if V_GROUP > 1
+#if V_TOGETHER > 1
     v_int *s = to->s;
-    for (; count >= V_GROUP; count -= V_GROUP, x += V_GROUP, s += V_GROUP) {
-        add_some_scaled(f, u, x, s, V_GROUP);
+    for (; count >= V_TOGETHER; count -= V_TOGETHER, x += V_TOGETHER, s += V_TOGETHER) {
+        add_some_scaled(f, u, x, s, V_TOGETHER);
     }
     if (count & 4) {
         add_some_scaled(f, u, x, s, 4);

@@ -163,10 +163,20 @@ V_FN void add_spans(const unsigned char *group, int sub, const gw_xblock *x, siz
         v_int s[GW_TILE];
         v_block u;
         for (int j = 0; j < GW_ACT_SPAN; j++) {
+            const gw_xblock *block = x + (size_t)j * count;
+            size_t i = 0;
             unpack_int4_g256(&u, group, group, sub + j, h);
-            for (size_t i = 0; i < count; i++) {
+#if V_TOGETHER > 1
+            for (; i + V_TOGETHER <= count; i += V_TOGETHER) {
+                for (size_t g = i; j == 0 && g < i + V_TOGETHER; g++) {
+                    s[g] = v_words(0);
+                }
+                v_dot_rows(s + i, u.c, 0, 8, block + i, V_TOGETHER, 8);
+            }
+#endif
+            for (; i < count; i++) {
                 v_acts spread;
-                v_spread(&spread, x + (size_t)j * count + i);
+                v_spread(&spread, block + i);
                 s[i] = v_dot_unsigned(j == 0 ? v_words(0) : s[i], u.c, spread.q, 8, 8);
             }
         }

@@ -30,6 +30,7 @@
 const gw_cpu_ops *gw_cpu_ops_of(gw_cpu_level level) {
     switch (level) {
     case GW_CPU_SCALAR:
+    case GW_CPU_RVV: /* of linear alone (isa.h) */
         return &gw_cpu_ops_scalar;
 #if defined(__x86_64__)
     case GW_CPU_AVX2:

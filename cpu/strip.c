@@ -1,12 +1,12 @@
-/* cpu/strip.c - packs rows as stored into strips (strip.h); plain C, the same bytes everywhere. */
-#include "cpu/linear.h"
+/* cpu/strip.c - packs rows as stored into strips (strip.h); plain C, the same bytes at every level.
+ */
+#include "cpu/strip.h"
 
 #include <string.h>
 
-#include "core/tensor/planes.h"
-
-/* A word of 32 bits, of 16; a word of fifth bits; a byte; a word of nibbles out of BL3H's numbers. */
-enum { WORD, HALF, FIFTH, BYTE, ELEVENS, PARTS = 4 /* of a group at most */ };
+/* A word of 32 bits, of 16; a word of codes; of fifth bits; a byte; a word of nibbles out of BL3H's
+ * numbers. */
+enum { WORD, HALF, CODES, FIFTH, BYTE, ELEVENS, PARTS = 4 /* of a group at most */ };
 
 typedef struct part {
     unsigned char kind, src, count; /* `count` words of a block, from byte src on */
@@ -20,36 +20,38 @@ typedef struct part {
                                   : HALF,                                                          \
          0, (head) == GW_HEAD_PAIR ? 2 : 1},                                                       \
         {HALF, GW_HEAD_BYTES(head), (sub) * (share)},                                              \
-        {WORD, GW_PLANE_LOW_AT(sub, share, head), (low) * (share)},                                \
-        {(high) == 1 ? FIFTH : WORD, GW_PLANE_HIGH_AT(low, sub, share, head), (high) * (share)}},
+        {CODES, GW_PLANE_LOW_AT(sub, share, head), (low) * (share)},                               \
+        {(high) == 1 ? FIFTH : CODES, GW_PLANE_HIGH_AT(low, sub, share, head), (high) * (share)}},
 
 /* clang-format off */
 /* The parts of a group in order. */
 static const part recipes[GW_FMT_COUNT][PARTS] = {
-    [GW_FMT_Q8_0]      = {{WORD, 2, 8}, {HALF, 0, 1}},
-    [GW_FMT_Q4_0]      = {{WORD, 2, 4}, {HALF, 0, 1}},
-    [GW_FMT_Q4_1]      = {{HALF, 0, 2}, {WORD, 4, 4}},
-    [GW_FMT_Q5_0]      = {{FIFTH, 2, 1}, {WORD, 6, 4}, {HALF, 0, 1}},
-    [GW_FMT_Q5_1]      = {{HALF, 0, 2}, {FIFTH, 4, 1}, {WORD, 8, 4}},
-    [GW_FMT_Q2_K]      = {{HALF, 80, 2}, {WORD, 0, 4}, {WORD, 16, 16}},
-    [GW_FMT_Q3_K]      = {{WORD, 96, 3}, {WORD, 0, 8}, {WORD, 32, 16}, {HALF, 108, 1}},
-    [GW_FMT_Q4_K]      = {{HALF, 0, 2}, {WORD, 4, 3}, {WORD, 16, 32}},
-    [GW_FMT_Q5_K]      = {{HALF, 0, 2}, {WORD, 4, 3}, {WORD, 16, 8}, {WORD, 48, 32}},
-    [GW_FMT_Q6_K]      = {{WORD, 192, 4}, {WORD, 128, 16}, {WORD, 0, 32}, {HALF, 208, 1}},
-    [GW_FMT_IQ4_NL]    = {{WORD, 2, 4}, {HALF, 0, 1}},
-    [GW_FMT_IQ4_XS]    = {{HALF, 0, 2}, {WORD, 4, 1}, {WORD, 8, 32}},
-    [GW_FMT_MXFP4]     = {{WORD, 1, 4}, {BYTE, 0, 1}},
-    [GW_FMT_INT8]      = {{WORD, 0, 8}},
-    [GW_FMT_INT4_G32]  = {{HALF, 0, 2}, {WORD, 4, 4}},
-    [GW_FMT_INT4_G64]  = {{HALF, 0, 2}, {WORD, 4, 8}},
-    [GW_FMT_INT4_G128] = {{HALF, 0, 2}, {WORD, 4, 16}},
-    [GW_FMT_INT4_G256] = {{HALF, 0, 2}, {WORD, 4, 32}},
+    [GW_FMT_Q8_0]      = {{CODES, 2, 8}, {HALF, 0, 1}},
+    [GW_FMT_Q4_0]      = {{CODES, 2, 4}, {HALF, 0, 1}},
+    [GW_FMT_Q4_1]      = {{HALF, 0, 2}, {CODES, 4, 4}},
+    [GW_FMT_Q5_0]      = {{FIFTH, 2, 1}, {CODES, 6, 4}, {HALF, 0, 1}},
+    [GW_FMT_Q5_1]      = {{HALF, 0, 2}, {FIFTH, 4, 1}, {CODES, 8, 4}},
+    [GW_FMT_Q2_K]      = {{HALF, 80, 2}, {WORD, 0, 4}, {CODES, 16, 16}},
+    [GW_FMT_Q3_K]      = {{WORD, 96, 3}, {CODES, 0, 8}, {CODES, 32, 16}, {HALF, 108, 1}},
+    [GW_FMT_Q4_K]      = {{HALF, 0, 2}, {WORD, 4, 3}, {CODES, 16, 32}},
+    [GW_FMT_Q5_K]      = {{HALF, 0, 2}, {WORD, 4, 3}, {CODES, 16, 8}, {CODES, 48, 32}},
+    [GW_FMT_Q6_K]      = {{WORD, 192, 4}, {CODES, 128, 16}, {CODES, 0, 32}, {HALF, 208, 1}},
+    [GW_FMT_IQ4_NL]    = {{CODES, 2, 4}, {HALF, 0, 1}},
+    [GW_FMT_IQ4_XS]    = {{HALF, 0, 2}, {WORD, 4, 1}, {CODES, 8, 32}},
+    [GW_FMT_MXFP4]     = {{CODES, 1, 4}, {BYTE, 0, 1}},
+    [GW_FMT_INT8]      = {{CODES, 0, 8}},
+    [GW_FMT_INT4_G32]  = {{HALF, 0, 2}, {CODES, 4, 4}},
+    [GW_FMT_INT4_G64]  = {{HALF, 0, 2}, {CODES, 4, 8}},
+    [GW_FMT_INT4_G128] = {{HALF, 0, 2}, {CODES, 4, 16}},
+    [GW_FMT_INT4_G256] = {{HALF, 0, 2}, {CODES, 4, 32}},
     [GW_FMT_BL3H_B64]  = {{HALF, 0, 2}, {ELEVENS, 0, 8}},
     GW_PLANE_FORMATS(PLANES, 0)
 };
 /* clang-format on */
 
-static size_t part_bytes(part p) { return (p.kind == HALF ? 2u : p.kind == BYTE ? 1u : 4u) * p.count; }
+static size_t part_bytes(part p) {
+    return (p.kind == HALF ? 2u : p.kind == BYTE ? 1u : 4u) * p.count;
+}
 
 /* Transposes the 8 x 4 bit matrix in x: bit 4 i + j moves to bit 8 j + i. */
 static uint32_t spread_fifth_bits(uint32_t x) {
@@ -69,6 +71,23 @@ static void pack_words(unsigned char *dst, const unsigned char *const *rows, par
     for (size_t i = 0; i < p.count; i++) {
         for (size_t r = 0; r < GW_STRIP_ROWS; r++) {
             memcpy(dst + 64 * i + 4 * r, rows[r] + p.src + 4 * i, 4);
+        }
+    }
+}
+
+/* Where byte k of a vector's code word of row r goes. */
+static size_t code_at(size_t r, size_t k) { return GW_STRIP_PLANES ? 16 * k + r : 4 * r + k; }
+
+static void pack_codes(unsigned char *dst, const unsigned char *const *rows, part p) {
+    if (!GW_STRIP_PLANES) {
+        pack_words(dst, rows, p);
+        return;
+    }
+    for (size_t i = 0; i < p.count; i++) {
+        for (size_t r = 0; r < GW_STRIP_ROWS; r++) {
+            for (size_t k = 0; k < 4; k++) {
+                dst[64 * i + code_at(r, k)] = rows[r][p.src + 4 * i + k];
+            }
         }
     }
 }
@@ -95,7 +114,7 @@ static void pack_fifth_bits(unsigned char *dst, const unsigned char *const *rows
                 (uint32_t)s[0] | (uint32_t)s[1] << 8 | (uint32_t)s[2] << 16 | (uint32_t)s[3] << 24;
             uint32_t y = spread_fifth_bits(x);
             for (unsigned j = 0; j < 4; j++) {
-                dst[64 * i + 4 * r + j] = (unsigned char)(y >> (8 * j));
+                dst[64 * i + code_at(r, j)] = (unsigned char)(y >> (8 * j));
             }
         }
     }
@@ -108,7 +127,8 @@ static void pack_elevens(unsigned char *dst, const unsigned char *const *rows, p
         for (int j = 0; j < 4 * p.count; j++) {
             int low = gw_bl3h_b64_index(b, j / 16, j % 16);
             int high = gw_bl3h_b64_index(b, j / 16, j % 16 + 16);
-            dst[64 * (size_t)(j / 4) + 4 * r + (size_t)(j % 4)] = (unsigned char)(low | high << 4);
+            dst[64 * (size_t)(j / 4) + code_at(r, (size_t)(j % 4))] =
+                (unsigned char)(low | high << 4);
         }
     }
 }
@@ -116,6 +136,8 @@ static void pack_elevens(unsigned char *dst, const unsigned char *const *rows, p
 static unsigned char *pack_part(unsigned char *dst, const unsigned char *const *rows, part p) {
     if (p.kind == WORD) {
         pack_words(dst, rows, p);
+    } else if (p.kind == CODES) {
+        pack_codes(dst, rows, p);
     } else if (p.kind == HALF) {
         pack_halves(dst, rows, p);
     } else if (p.kind == FIFTH) {

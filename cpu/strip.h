@@ -10,6 +10,10 @@
  * A 4-byte code word holds weights 4 i .. 4 i + 3 of its row exactly as the file does, so packing
  * is a transposition of words; only the fifth bits of Q5_0 and Q5_1 are also permuted: bit i of
  * byte j belongs to weight 4 i + j. Offsets below are bytes from the start of a group.
+ *
+ * With GW_STRIP_PLANES a vector of code words (not of scales) is the first bytes of all 16 words,
+ * then the second ones, and so on: row r's byte k at byte 16 k + r. Nothing that is done to all
+ * bytes of a vector at once can tell.
  */
 #ifndef GW_CPU_STRIP_H
 #define GW_CPU_STRIP_H
@@ -41,6 +45,12 @@
  *   q3_k    scales 0, high 192, codes 704,      int8    codes 0
  *           d 1728                              int4    scale 0, zero 32, nibbles 64; bl3h too
  * Those of planes.h: head, sub, low and high in this order; of single bits as of fifth bits. */
+
+#if defined(__riscv)
+#define GW_STRIP_PLANES 1 /* simd_rvv.h */
+#else
+#define GW_STRIP_PLANES 0
+#endif
 
 /* Levels of formats with a scale per 16 weights are codes with this offset. */
 enum { GW_HALVED_LEVELS = 64 };

@@ -35,7 +35,7 @@ def compiler_target():
 def flags_of(path, machine):
     if path.endswith("cpu/simde.h"):  # redefines intrinsics by design; preset simde compiles it
         return None
-    if re.search(r"_windows[a-z_]*\.h$", path):  # the stage cross compiles for Windows
+    if re.search(r"_windows[a-z_]*\.h$|_rvv\.h$", path):  # the stage cross compiles for Windows and riscv64
         return None
     found = re.search(r"_(avx2|avx512|vnni|amx|neon)\.h$", path)
     if not found:

@@ -276,10 +276,10 @@ static size_t lc_k(gw_fmt fmt, size_t k) {
     return (k + group - 1) / group * group;
 }
 
-/* Formats that are read by the texts of all others, and not by those of one row. */
-static int lc_is_plain(gw_fmt fmt) {
-#define LC_PLANES(unused, FORMAT, ...) fmt == GW_FMT_##FORMAT ||
-    return GW_PLANE_FORMATS(LC_PLANES, 0) 0;
+/* Kernels whose text is that of several rows for one row too: of some formats, and of RISC-V. */
+static int lc_is_plain(const gw_cpu_linear_kernel *kernel) {
+#define LC_PLANES(unused, FORMAT, ...) kernel->fmt == GW_FMT_##FORMAT ||
+    return GW_PLANE_FORMATS(LC_PLANES, 0) kernel->level == GW_CPU_RVV;
 #undef LC_PLANES
 }
 
@@ -304,7 +304,7 @@ static void lc_check_kernel(const gw_cpu_linear_kernel *kernel, int thorough) {
     static const int prefill_n[] = {1, 3, 16, 17, 33, 65};
     gw_fmt fmt = kernel->fmt;
     size_t n_ks = sizeof ks / sizeof ks[0];
-    if (lc_is_plain(fmt)) {
+    if (lc_is_plain(kernel)) {
         lc_check_plain(kernel);
         return;
     }

@@ -16,7 +16,7 @@ import pytest
 from program import (BIN, DATA, EMULATOR, ROOT, SANITIZED, SHARED, SLOW, logits_hash, run, small_models,
                      some_ids)
 
-LEVELS = ("avx2", "avx512", "vnni", "amx", "neon", "i8mm")
+LEVELS = ("avx2", "avx512", "vnni", "amx", "neon", "i8mm", "rvv")
 # Beyond a chunk of 512 and, in pages, ragged; in slow builds beyond a chunk of 17 and a tile of 16.
 IDS = some_ids(18 if SLOW else 531)
 SOME = IDS[:150]  # several pages

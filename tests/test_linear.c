@@ -239,5 +239,6 @@ int main(void) {
         cmocka_unit_test(streams_of_floats_are_equal),
         cmocka_unit_test(kernels_equal_scalar),
     };
+    cmocka_set_test_filter(getenv("GODWIT_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,16 +72,21 @@ static int is_large_or_without_weights(const op_case *c) {
     return is_large(c) || !ot_has_weights(c->op);
 }
 
+/* Levels that have products of quantized weights, all else being another's: NEON's, scalar. */
+static int only_products(const char *level) {
+    return strcmp(level, "i8mm") == 0 || strcmp(level, "rvv") == 0;
+}
+
 /* What a level does not go through, mostly with sanitizers: beside is_large, what it would go
  * through as another does. Ops without weights are AVX-512's at the level "vnni"; the scalar ones
  * are run for the results that all levels are compared with. */
 static int (*left_out_at(const char *level))(const op_case *c) {
     int shares = strcmp(level, "vnni") == 0 || strcmp(level, "scalar") == 0;
-    return strcmp(level, "i8mm") == 0 ? is_large_or_without_weights /* its prompts alone differ */
-           : !TEST_SANITIZED          ? NULL
-           : has_all(level)           ? is_for_cards
-           : shares                   ? is_large_or_without_weights
-                                      : is_large;
+    return only_products(level) ? is_large_or_without_weights
+           : !TEST_SANITIZED    ? NULL
+           : has_all(level)     ? is_for_cards
+           : shares             ? is_large_or_without_weights
+                                : is_large;
 }
 
 /* The scalar kernels stand in the table of every level and know nothing of it (a row of the table
@@ -97,8 +102,8 @@ static void check_level(const char *level) {
     bench.anchors = anchors;
     bench.elsewhere = strcmp(level, "scalar") == 0 ? NULL : ".scalar";
     bench.left_out = left_out_at(level);
-    /* Kernels whose cases "i8mm" leaves out are reached as NEON's. */
-    ot_check_table(&bench, oc_case, OC_TOTAL, strcmp(level, "i8mm") == 0 ? "cpu." : NULL);
+    /* Kernels whose cases are left out are reached at the other level. */
+    ot_check_table(&bench, oc_case, OC_TOTAL, only_products(level) ? "cpu." : NULL);
     ot_close(&bench);
 }
 
@@ -129,6 +134,10 @@ static void bits_neon(void **state) {
 static void bits_i8mm(void **state) {
     (void)state;
     check_level("i8mm");
+}
+static void bits_rvv(void **state) {
+    (void)state;
+    check_level("rvv");
 }
 
 /* One arithmetic for every compiler and processor: a build that is given digests of another one's
@@ -360,7 +369,7 @@ static void a_weight_that_cannot_be_read_is_an_error(void **state) {
 /* Blocks that the vectors leave to the scalar encoder, or must treat like it. */
 static void q8_of_odd_values(void **state) {
     (void)state;
-    static const char *const levels[] = {"avx2", "avx512", "vnni", "amx", "neon", "i8mm"};
+    static const char *const levels[] = {"avx2", "avx512", "vnni", "amx", "neon", "i8mm", "rvv"};
     static const float odd[] = {0.0f,   -0.0f,  INFINITY, -INFINITY, NAN,    1e-45f,
                                 1e-38f, 6e-6f,  1.2e-5f,  8.3e6f,    8.4e6f, 3e38f,
                                 -3e38f, 127.0f, 63.5f,    -0.5f};
@@ -398,6 +407,7 @@ int main(void) {
         cmocka_unit_test(bits_amx),
         cmocka_unit_test(bits_neon),
         cmocka_unit_test(bits_i8mm),
+        cmocka_unit_test(bits_rvv),
         cmocka_unit_test(bits_are_those_of_other_builds),
         cmocka_unit_test(bits_do_not_depend_on_threads),
         cmocka_unit_test(q8_of_odd_values),
