@@ -68,14 +68,17 @@ def test_bill_of_materials(build, tmp_path):
 def test_bill_of_other_systems(build, tmp_path):
     """What an archive for Windows has inside, by the versions of tools/cross-libraries."""
     versions = tmp_path / "versions"
-    versions.write_text("pcre2 10.42-1\nlibjpeg-turbo 1:2.1.5-2\n")
+    versions.write_text("cmocka 1.1.7-3\npcre2 10.42-1\nlibjpeg-turbo 1:2.1.5-2\n")
     made = tmp_path / "godwit-1-windows-x86_64.zip"
     made.write_bytes(b"bytes")
     found = {c["name"]: (c["version"], c["properties"][0]["value"])
-             for c in json.loads(bill(build, made, env=dict(os.environ, GODWIT_CROSS_VERSIONS=str(versions))).stdout)["components"]
+             for c in json.loads(bill(build, made, env=dict(os.environ, GODWIT_CROSS_VERSIONS=str(versions),
+                                                            GODWIT_MINGW_VERSIONS="mingw-w64 10.0.0-3\ngcc-mingw-w64 25.2"))
+                                 .stdout)["components"]
              if c["type"] == "library"}
     assert found["pcre2"] == ("10.42", "other processors and systems")
-    assert found["libjpeg-turbo"][0] == "2.1.5" and "ziglang" in found
+    assert found["libjpeg-turbo"][0] == "2.1.5" and "ziglang" in found and "cmocka" not in found
+    assert found["mingw-w64"][0] == "10.0.0" and found["gcc-mingw-w64"] == ("25.2", "Windows: run time of C, threads, libgcc")
 
 
 def test_unknown_licence_is_refused(build):

@@ -18,7 +18,8 @@ LICENSES = {  # Debian's source package: what its debian/copyright says of the l
     "libjpeg-turbo": "IJG AND BSD-3-Clause AND Zlib", "libpng1.6": "libpng-2.0", "zlib": "Zlib",
     "libwebp": "BSD-3-Clause", "libedit": "BSD-3-Clause", "libbsd": "BSD-3-Clause AND ISC", "libmd": "BSD-3-Clause AND ISC",
     "ncurses": "X11", "glibc": "LGPL-2.1-or-later",
-    "gcc": "GPL-3.0-or-later WITH GCC-exception-3.1"}
+    "gcc": "GPL-3.0-or-later WITH GCC-exception-3.1", "gcc-mingw-w64": "GPL-3.0-or-later WITH GCC-exception-3.1",
+    "mingw-w64": "ZPL-2.1 AND MIT AND BSD-3-Clause"}
 
 
 def owner(path, root):
@@ -77,7 +78,20 @@ def of_other_systems(files):
     if not any(re.search(r"windows|musl|riscv64|ppc64le", pathlib.Path(f).name) for f in files):
         return []
     versions = pathlib.Path(os.environ.get("GODWIT_CROSS_VERSIONS", ROOT / "build/cross-libraries/sources/versions"))
-    return [tuple(line.split(" ")) for line in versions.read_text().splitlines()]
+    return [tuple(line.split(" ")) for line in versions.read_text().splitlines() if not line.startswith("cmocka ")]
+
+
+def of_windows(files):
+    """(source, version) of what the linker takes from mingw-w64: its C run time and winpthreads, libgcc."""
+    if not any("windows" in pathlib.Path(f).name for f in files):
+        return []
+    said = os.environ.get("GODWIT_MINGW_VERSIONS") or subprocess.run(
+        ["dpkg-query", "-W", "-f", "${source:Package} ${source:Version}\n", "mingw-w64-x86-64-dev",
+         "gcc-mingw-w64-x86-64-posix"], capture_output=True, text=True).stdout
+    found = [tuple(line.split(" ")) for line in said.splitlines()]
+    if len(found) != 2:
+        sys.exit("tools/sbom.py: the archive for Windows has parts of mingw-w64, which is not installed: tools/setup cross")
+    return found
 
 
 def compiler():
@@ -104,6 +118,8 @@ def main():
         parts.setdefault(source, set()).add("other processors and systems")
     model = ROOT / "models/tales-21m-q4_k_m.gguf"
     sha = {name: hashlib.sha256(pathlib.Path(name).read_bytes()).hexdigest() for name in [*files, str(model)]}
+    for source in of_windows(files):
+        parts.setdefault(source, set()).add("Windows: run time of C, threads, libgcc")
     components = [component(*source, where) for source, where in sorted(parts.items())]
     components += [compiler()] if others else []
     components.append({"type": "machine-learning-model", "bom-ref": model.name, "name": model.stem, "version": version,
