@@ -1,11 +1,11 @@
 # cmake/cross.cmake - the toolchain file of tools/cross: GODWIT_TARGET says for which system and processor. Linux
-# with musl by zig, which brings the C library and compiles it when it is first asked; Windows by clang over
-# Debian's mingw-w64. Libraries come from
+# with musl by zig, which brings the C library and compiles it when it is first asked; macOS by zig, which brings
+# headers and the symbols of libSystem; Windows by clang over Debian's mingw-w64. Libraries come from
 # GODWIT_CROSS_LIBRARIES alone.
-set(GODWIT_TARGET "" CACHE STRING "x86_64-linux-musl, riscv64-linux-musl, powerpc64le-linux-musl, x86_64-windows-gnu")
+set(GODWIT_TARGET "" CACHE STRING "one of tools/cross")
 set(GODWIT_CROSS_LIBRARIES "" CACHE PATH "what tools/cross-libraries has compiled")
 set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES GODWIT_TARGET GODWIT_CROSS_LIBRARIES)
-if(NOT GODWIT_TARGET MATCHES "^([a-z0-9_]+)-(linux|windows)-(musl|gnu)$")
+if(NOT GODWIT_TARGET MATCHES "^([a-z0-9_]+)-(linux|windows|macos)-(musl|gnu|none)$")
   message(FATAL_ERROR "GODWIT_TARGET=${GODWIT_TARGET}: no such target; tools/cross lists them")
 endif()
 set(CMAKE_SYSTEM_PROCESSOR ${CMAKE_MATCH_1})
@@ -32,7 +32,13 @@ if(system STREQUAL "windows")
   set(CMAKE_FIND_ROOT_PATH ${LIBRARIES} /usr/x86_64-w64-mingw32)
   set(CMAKE_CROSSCOMPILING_EMULATOR /usr/lib/wine/wine64)
 else()
-  set(CMAKE_SYSTEM_NAME Linux)
+  if(system STREQUAL "macos")
+    set(CMAKE_SYSTEM_NAME Darwin)
+    set(CMAKE_SYSTEM_VERSION 22) # macOS 13
+    set(CMAKE_INSTALL_NAME_TOOL true) # names of shared libraries: there are none
+  else()
+    set(CMAKE_SYSTEM_NAME Linux)
+  endif()
   # A command of one word for each tool, as ccache and CMake's search for them want it. The name tells ccache that
   # it is a clang.
   set(TOOLS ${ROOT}/build/zig/${GODWIT_TARGET})
@@ -48,11 +54,13 @@ else()
   set(CMAKE_ASM_COMPILER ${TOOLS}/clang)
   set(CMAKE_AR ${TOOLS}/ar)
   set(CMAKE_RANLIB ${TOOLS}/ranlib)
-  set(CMAKE_EXE_LINKER_FLAGS_INIT "-static -s")
   set(CMAKE_FIND_ROOT_PATH ${LIBRARIES})
+  if(system STREQUAL "linux")
+    set(CMAKE_EXE_LINKER_FLAGS_INIT "-static -s")
+  endif()
   set(qemu ${CMAKE_SYSTEM_PROCESSOR})
   string(REPLACE "powerpc64le" "ppc64le" qemu ${qemu})
-  if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+  if(system STREQUAL "linux" AND NOT CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
     set(CMAKE_CROSSCOMPILING_EMULATOR qemu-${qemu})
   endif()
 endif()

@@ -1,7 +1,7 @@
 # tests/test_cross.py - the program on other systems and processors (tools/cross --quick, under qemu and wine): what
 # it computes, draws, tokenizes and writes is what the program of this machine's own build gives for the same words.
-# On Windows besides: a chat through a pipe, the server, names beyond ASCII. The stage `cross` builds the programs;
-# a target without one is skipped.
+# On Windows besides: a chat through a pipe, the server, names beyond ASCII, pictures, adapters; on riscv64 vectors
+# of two lengths. The stage `cross` builds the programs; a target without one is skipped.
 import contextlib
 import json
 import os
@@ -15,12 +15,13 @@ import pytest
 
 import serving
 from program import BIN, DATA, EMULATOR, ROOT, SANITIZED, SHARED, logits_hash, run
+from seeing import PICTURES, seeing_model
 
 pytestmark = pytest.mark.skipif(bool(EMULATOR) or SANITIZED, reason="compares with the native build without sanitizers")
 SMALL = DATA / "tales-2m-q4_0.gguf"
 TARGETS = {"x86_64-linux-musl": [], "riscv64-linux-musl": ["qemu-riscv64"], "powerpc64le-linux-musl": ["qemu-ppc64le"],
            "x86_64-windows-gnu": ["/usr/lib/wine/wine64"]}
-WINDOWS = "x86_64-windows-gnu"
+WINDOWS, RISCV = "x86_64-windows-gnu", "riscv64-linux-musl"
 FORMATS = ("q4_0", "q4_k_m", "q8_0", "iq4_xs", "mxfp4", "bf16")
 IDS = [1, 300, 17, 45, 260, 512, 99, 1000, 3, 77, 410, 5, 8, 640, 200, 31, 90, 2]
 TEXT = "Once upon a time, in Zürich: 3 königliche Ёжики 🐉 said \"don't\"...\n\tIt's 12345 o'clock"
@@ -48,8 +49,8 @@ def command_of(target):
     return [*TARGETS[target], str(found[0])]
 
 
-def runner(target, monkeypatch):
-    command = command_of(target)
+def runner(target, monkeypatch, *emulator):
+    command = [*emulator, command_of(target)[-1]] if emulator else command_of(target)
     if target == WINDOWS:
         monkeypatch.setenv("WINEPREFIX", str(ROOT / "build/wine"))
         monkeypatch.setenv("WINEDEBUG", "-all")
@@ -92,12 +93,31 @@ def models(tmp_path_factory):
     return found
 
 
-def test_logits(other, models):
-    """A prompt in one piece and tokens one by one, in six formats."""
+def logits_are_those_of_this_machine(other, models, **more):
     for name in FORMATS:
         found = re.search(r"^hash: ([0-9a-f]{64})\ngreedy: (.*)$", other(
-            "logits", "-m", models[name], "-t", "2", "--ids", ",".join(map(str, IDS)), "--greedy", "4").stdout, re.M)
+            "logits", "-m", models[name], "-t", "2", "--ids", ",".join(map(str, IDS)), "--greedy", "4", **more).stdout, re.M)
         assert found and found[1] == logits_hash(models[name], IDS, "--greedy", "4"), name
+
+
+def test_logits(other, models):
+    """A prompt in one piece and tokens one by one, in six formats."""
+    logits_are_those_of_this_machine(other, models)
+
+
+@pytest.mark.parametrize("bits", [128, 256])
+def test_vectors_of_riscv(models, monkeypatch, bits):
+    """Registers of two lengths: kernels of all formats equal the scalar ones; whole models. Above, qemu has no vectors."""
+    emulator = [*TARGETS[RISCV], "-cpu", f"rv64,v=true,vext_spec=v1.0,vlen={bits}"]
+    vectors = runner(RISCV, monkeypatch, *emulator)
+    done = subprocess.run([*emulator, ROOT / f"build/quick-{RISCV}/tests/test_linear"], capture_output=True, text=True,
+                          timeout=300, env={**os.environ, "GODWIT_TEST": "kernels_equal_scalar"})
+    checked = re.search(r"^([0-9]+) kernels checked$", done.stdout, re.M)
+    assert done.returncode == 0 and checked and int(checked[1]) >= 58 and "SKIP" not in done.stdout, done.stdout + done.stderr
+    logits_are_those_of_this_machine(vectors, models, env={**os.environ, "GODWIT_CPU": "rvv"})
+    if bits == 128:
+        done = runner(RISCV, monkeypatch)("logits", "-m", SMALL, "--ids", "1", check=False, env={**os.environ, "GODWIT_CPU": "rvv"})
+        assert done.returncode != 0 and "rvv" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_drawn_text(other):
@@ -158,6 +178,26 @@ def test_names_beyond_ascii(windows, tmp_path):
     made = model.with_name("gemacht 量.gguf")
     windows("quantize", model, made, "q8_0", "-q", "--allow-requantize")
     assert logits_hash(made, IDS) in windows("logits", "-m", made, "--ids", ",".join(map(str, IDS))).stdout
+
+
+def test_plain_c(windows):
+    """fmaf of the C library is no fused one there (core/base/fma_windows.c)."""
+    done = windows("logits", "-q", "-m", SMALL, "--ids", "1,300,17,45,260", "-t", "1", env={**os.environ, "GODWIT_CPU": "scalar"})
+    assert done.stdout == f"hash: {logits_hash(SMALL, [1, 300, 17, 45, 260])}\n"
+
+
+def test_adapters(windows):
+    ask = ["logits", "-q", "-m", DATA / "lora/llama", "-t", "1", "--ids", "3,17,45,60"]
+    plain = same(windows, *ask)
+    assert same(windows, *ask, "--lora", DATA / "lora/llama-all") != plain
+
+
+def test_pictures(windows, tmp_path):
+    """One of each kind of file, read by the program's own libraries."""
+    model = seeing_model(tmp_path / "qwen3vl")
+    texts = {same(windows, "run", "-m", model, "--image", PICTURES / name, "-p", "w5 w6", "-n", "8", "--temp", "0", "-t", "1",
+                  "--no-display-prompt", "--no-stats", "--ignore-eos") for name in ("rgb.png", "rgb.jpg", "lossless.webp")}
+    assert len(texts) > 1
 
 
 @pytest.fixture(scope="module")
