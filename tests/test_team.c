@@ -9,8 +9,12 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -262,6 +266,80 @@ static void test_wish(void **state) {
     assert_true(gw_team_processors() >= 1);
 }
 
+#if !defined(__SANITIZE_THREAD__)
+/* ---- NUMA nodes ------------------------------------------------------------------------------ */
+
+static void write_node(const char *root, int node, const char *list) {
+    char path[300];
+    snprintf(path, sizeof path, "%s/node%d", root, node);
+    assert_true(mkdir(path, 0700) == 0 || errno == EEXIST);
+    snprintf(path, sizeof path, "%s/node%d/cpulist", root, node);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(list, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* The first processors that this process may use. */
+static int allowed(int *cpu, int most) {
+    cpu_set_t set;
+    int n = 0;
+    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
+    for (int i = 0; i < CPU_SETSIZE && n < most; i++) {
+        if (CPU_ISSET((size_t)i, &set)) {
+            cpu[n++] = i;
+        }
+    }
+    return n;
+}
+
+static void on_its_node(void *user, int id, int n) {
+    _Atomic int *alone = user;
+    cpu_set_t set;
+    (void)n;
+    if (id == 1 && sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) == 1) {
+        atomic_store(alone, sched_getcpu() + 1);
+    }
+}
+
+static void workers_stay_on_a_node(void **state) {
+    (void)state;
+    char root[] = "/tmp/nodes-XXXXXX", list[100];
+    int cpu[2], n = allowed(cpu, 2), status = -1;
+    assert_non_null(mkdtemp(root));
+    assert_null(gw_nodes_read(root)); /* no node at all */
+    snprintf(list, sizeof list, "%d\n", cpu[0]);
+    write_node(root, 0, list);
+    write_node(root, 1, "\n");                 /* memory alone */
+    write_node(root, 2, "no list, -1-, 99999"); /* nothing that is a processor here */
+    assert_null(gw_nodes_read(root));
+    if (n == 2) {
+        snprintf(list, sizeof list, "%d-%d,%d\n", cpu[1], cpu[1], cpu[1]);
+        write_node(root, 5, list);
+        gw_nodes *two = gw_nodes_read(root);
+        assert_int_equal(gw_nodes_count(two), 2);
+        static const int of[] = {0, 0, 0, 1, 1, 1};
+        for (int i = 0; i < 6; i++) {
+            assert_int_equal(gw_nodes_of(two, i, 6), of[i]);
+        }
+        assert_int_equal(gw_nodes_of(two, 1, 2), 1);
+        assert_int_equal(gw_nodes_of(two, 0, 1), 0);
+        pid_t child = fork();
+        if (child == 0) {
+            _Atomic int alone = 0;
+            nodes = two;
+            gw_team_run(2, on_its_node, &alone);
+            _exit(atomic_load(&alone) == cpu[1] + 1 ? 0 : 1);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        gw_nodes_free(two);
+    }
+    snprintf(list, sizeof list, "rm -r %s", root);
+    assert_int_equal(system(list), 0);
+}
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),
@@ -269,6 +347,7 @@ int main(void) {
         cmocka_unit_test(test_teams_in_teams_run_in_place),
         cmocka_unit_test(test_callers_at_once),
 #if !defined(__SANITIZE_THREAD__) /* which cannot follow threads of a child */
+        cmocka_unit_test(workers_stay_on_a_node),
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_fork_while_others_run),
 #endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "core/base/clock.h"
+#include "core/base/nodes.h"
 #include "core/base/os.h"
 #include "core/base/os_threads.h"
 
@@ -34,6 +35,7 @@ typedef struct worker {
     event start;
     struct pool *pool;
     int id;
+    int team, node; /* of which size the last one was, and where it stays since; 0, -1: nowhere */
 } worker;
 
 typedef struct pool {
@@ -111,6 +113,24 @@ static int may_spin(int n) {
     return n <= have;
 }
 
+/* NULL: one node. Read once, by a thread that is bound to none, and never freed. */
+static const char *nodes_at = "/sys/devices/system/node";
+static gw_nodes *nodes;
+static void read_nodes(void) { nodes = gw_nodes_read(nodes_at); }
+
+/* A worker stays on the node that its share of a team of so many belongs to. */
+static void settle(worker *w, int team) {
+    if (nodes == NULL || w->team == team) {
+        return;
+    }
+    int node = gw_nodes_of(nodes, w->id, team);
+    w->team = team;
+    if (node != w->node) {
+        w->node = node;
+        gw_nodes_bind(nodes, node);
+    }
+}
+
 static void start_others(pool *p, int id) {
     for (int i = id * FAN + 1; i <= id * FAN + FAN && i < p->n; i++) {
         set_event(&p->workers[i]->start);
@@ -118,14 +138,15 @@ static void start_others(pool *p, int id) {
 }
 
 static void *work(void *user) {
-    const worker *me = user;
+    worker *me = user;
     pool *p = me->pool;
     int spins = 0;
     inside = 1;
     for (;;) {
         wait_event(&p->workers[me->id]->start, spins);
         start_others(p, me->id);
-        spins = may_spin(p->n);
+        spins = may_spin(p->n); /* before it is bound: it counts processors */
+        settle(me, p->n);
         p->fn(p->user, me->id, p->n);
         if (atomic_fetch_sub_explicit(&p->busy, 1, memory_order_acq_rel) == 1) {
             set_event(&p->end);
@@ -172,6 +193,8 @@ static int start_worker(pool *p) {
     make_event(&w->start);
     w->pool = p;
     w->id = p->started + 1;
+    w->team = 0;
+    w->node = -1;
     p->workers[w->id] = w;
     int error = start_thread(w);
     if (error != 0) {
@@ -204,8 +227,9 @@ static void watch_forks(void) {}
 #endif
 
 static pool *make_pool(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static pthread_once_t once = PTHREAD_ONCE_INIT, read = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
+    pthread_once(&read, read_nodes);
     pool *p = malloc(sizeof *p);
     if (p != NULL) {
         make_event(&p->end);

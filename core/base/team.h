@@ -1,9 +1,10 @@
 /* core/base/team.h - threads that work together: resident workers, a barrier, loops shared out.
  *
- * Workers are started when they are first needed and stay. A caller has workers of its own while it
- * runs, so any number of threads may run teams at once. Idle workers spin for about a millisecond,
- * then sleep. What runs inside of a team and wants a team runs alone, in its place. After fork()
- * the child starts workers of its own.
+ * Workers are started when they are first needed and stay. A caller has workers of its own while
+ * it runs, so any number of threads may run teams at once. Idle workers spin for about a
+ * millisecond, then sleep. On a machine with several NUMA nodes a worker stays on one (nodes.h).
+ * What runs inside of a team and wants a team runs alone, in its place. After fork() the child
+ * starts workers of its own.
  */
 #ifndef GW_BASE_TEAM_H
 #define GW_BASE_TEAM_H
