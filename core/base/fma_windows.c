@@ -1,6 +1,7 @@
-/* core/base/fma_windows.c - fmaf and fma rounded once, in place of those of mingw-w64's C library,
- * which round the product to the 64 bits of x87 first. Called where code is compiled for processors
- * without the instruction: the scalar level, tables of positions.
+/* core/base/fma_windows.c - fmaf and fma rounded once, in place of those of the C library there,
+ * which round more than once (seen with wine 8; findings/mingw-fmaf.sh: mingw-w64's own). Called
+ * where code is compiled for processors without the instruction: the scalar level, tables of
+ * positions.
  */
 #include <math.h>
 #include <stdint.h>
