@@ -2,9 +2,10 @@
 # tests/draft_heads.py - heads of EAGLE-3 for tales-2m with weights drawn from a seed: as speculators
 # writes them, in three variants, and the first one as SGLang and llama.cpp spell it; two that foresee
 # the text of a model made for that; drafters by blocks (DFlash) as speculators and z-lab write them.
-#   draft_heads.py SHARED OUT    folders plain, normed, deep, sglang, silent, seer, seer-part, blocks, anchored
-#                                z-lab and seer-block, and head.gguf and block.gguf, in OUT
+#   draft_heads.py SHARED OUT    folders plain, normed, deep, sglang, silent, seer, seer-part, blocks, anchored,
+#                                z-lab, ring and ring-block, and head.gguf and block.gguf, in OUT
 import json
+import math
 import random
 import struct
 import sys
@@ -278,32 +279,60 @@ def z_lab(out):
     write_safetensors(out / "model.safetensors", block_tensors("anchored"))
 
 
-def foreseeing_block(silent, out):
-    """For the silent model: all rows of a block say what follows its first token. Masks are zeros, states count for
-    nothing, attention is even, so that the first token's row is all that a row takes."""
-    facts = json.loads((silent / "config.json").read_text())
-    model = read_safetensors(silent / "model.safetensors")
-    d, ff, vocab, e = facts["hidden_size"], facts["intermediate_size"], facts["vocab_size"], facts["hidden_size"] // facts["num_attention_heads"]
+def angles(vocab, d):
+    """Token t as d / 2 points of circles, t of `vocab` steps round the one that goes round f times."""
+    return lambda t: [part(2 * math.pi * f * t / vocab) for f in range(1, d // 2 + 1) for part in (math.cos, math.sin)]
+
+
+def ring(golden, out):
+    """ring: a model whose text counts: after token t comes t + 1. ring-block: a drafter that knows it by the target's
+    state two places before each row of a block (or by the block's first token): queries are keys rotated back by
+    two places, values are a token's points rotated on by one. So its first two drafts are right, if states and
+    positions are."""
+    facts = json.loads((golden / "config.json").read_text())
+    tensors = read_safetensors(golden / "model.safetensors")
+    d, ff, vocab, heads = (facts[k] for k in ("hidden_size", "intermediate_size", "vocab_size", "num_attention_heads"))
+    e, at = d // heads, angles(vocab, d)
 
     def own(shape, raw=None):
         return ("F32", shape, raw if raw is not None else bytes(4 * shape[0] * (shape[1] if len(shape) > 1 else 1)))
 
-    even = floats([1.0] * d)
+    for name, (kind, shape, raw) in tensors.items():
+        if "o_proj" in name or "down_proj" in name:
+            tensors[name] = (kind, shape, bytes(len(raw)))
+    tensors["model.norm.weight"] = own([d], floats([1.0] * d))
+    tensors["model.embed_tokens.weight"] = own([vocab, d], b"".join(floats(at(t)) for t in range(vocab)))
+    tensors["lm_head.weight"] = own([vocab, d], b"".join(floats(at(t - 1)) for t in range(vocab)))
+    (out / "ring").mkdir()
+    (out / "ring" / "config.json").write_text(json.dumps(facts))
+    write_safetensors(out / "ring" / "model.safetensors", tensors)
+
+    base, even = facts.get("rope_theta", 10000.0), floats([1.0] * d)
+    phases = [-2 * base ** (-2 * i / e) for i in range(e // 2)]
+    query = [math.cos(p) for p in phases] + [math.sin(p) for p in phases]
+    key = [1.0] * (e // 2) + [0.0] * (e // 2)
+    onward = [0.0] * (d * d)
+    for f in range(d // 2):
+        c, s = math.cos(2 * math.pi * (f + 1) / vocab), math.sin(2 * math.pi * (f + 1) / vocab)
+        for i, j, v in ((0, 0, c), (0, 1, -s), (1, 0, s), (1, 1, c)):
+            onward[(2 * f + i) * d + 2 * f + j] = v
     layer = {"self_attn.q_proj.weight": own([d, d]), "self_attn.k_proj.weight": own([d, d]),
-             "self_attn.v_proj.weight": own([d, d], ones(d, d)), "self_attn.o_proj.weight": own([d, d], ones(d, d)),
-             "self_attn.q_norm.weight": own([e], floats([1.0] * e)), "self_attn.k_norm.weight": own([e], floats([1.0] * e)),
-             "input_layernorm.weight": own([d], even), "post_attention_layernorm.weight": own([d], even),
-             "mlp.gate_proj.weight": own([ff, d]), "mlp.up_proj.weight": own([ff, d]), "mlp.down_proj.weight": own([d, ff])}
-    kind, shape, raw = model["model.embed_tokens.weight"]
-    row = len(raw) // vocab
-    tensors = {"layers.0." + n: t for n, t in layer.items()}
-    tensors |= {"fc.weight": own([d, d]), "hidden_norm.weight": own([d], even), "norm.weight": model["model.norm.weight"],
-                "embed_tokens.weight": (kind, shape, raw[:MASK * row] + bytes(row) + raw[(MASK + 1) * row:])}
+             "self_attn.q_proj.bias": own([d], floats(query * heads)), "self_attn.k_proj.bias": own([d], floats(key * heads)),
+             "self_attn.v_proj.weight": own([d, d], floats(onward)), "self_attn.v_proj.bias": own([d]),
+             "self_attn.o_proj.weight": own([d, d], ones(d, d)), "self_attn.q_norm.weight": own([e], floats([4.0] * e)),
+             "self_attn.k_norm.weight": own([e], floats([4.0] * e)), "input_layernorm.weight": own([d], even),
+             "post_attention_layernorm.weight": own([d], even), "mlp.gate_proj.weight": own([ff, d]),
+             "mlp.up_proj.weight": own([ff, d]), "mlp.down_proj.weight": own([d, ff])}
+    rows = [at(t) if t != MASK else [0.0] * d for t in range(vocab)]
+    head = {"layers.0." + n: t for n, t in layer.items()}
+    head |= {"fc.weight": own([d, d], ones(d, d)), "hidden_norm.weight": own([d], even), "norm.weight": own([d], even),
+             "embed_tokens.weight": own([vocab, d], b"".join(floats(r) for r in rows))}
     config = facts | {"architectures": ["DFlashDraftModel"], "model_type": "qwen3", "num_hidden_layers": 1, "head_dim": e,
-                      "block_size": BLOCK, "dflash_config": {"mask_token_id": MASK, "target_layer_ids": [0]}}
-    out.mkdir()
-    (out / "config.json").write_text(json.dumps(config))
-    write_safetensors(out / "model.safetensors", tensors)
+                      "num_key_value_heads": heads, "attention_bias": True, "block_size": BLOCK, "rope_theta": base,
+                      "dflash_config": {"mask_token_id": MASK, "target_layer_ids": [-1]}}
+    (out / "ring-block").mkdir()
+    (out / "ring-block" / "config.json").write_text(json.dumps(config))
+    write_safetensors(out / "ring-block" / "model.safetensors", head)
 
 
 def main():
@@ -318,7 +347,7 @@ def main():
         blocks(tales, out / variant, variant)
     z_lab(out / "z-lab")
     block_gguf(out / "block.gguf")
-    foreseeing_block(out / "silent", out / "seer-block")
+    ring(shared / "goldens" / "llama-mha", out)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def test_named(heads):
 def test_refused(heads):
     code, _, notes = run("run", "-m", heads / "plain", *PROMPT)
     assert code == 1 and "no model by itself" in notes
-    for name in ("seer", "seer-part", "seer-block"):
+    for name in ("seer", "seer-part", "ring-block"):
         code, _, notes = run("run", "-m", TALES, *PROMPT, "--draft", heads / name)
         assert code == 1 and "drafts for a model of width 64 and 320 tokens; tales-2m has 256 and 4096" in notes
 

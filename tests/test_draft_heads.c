@@ -70,31 +70,33 @@ static void texts_by_blocks(void **state) {
     assert_int_equal(s[4].drafted, s[3].drafted);
 }
 
-/* The first draft of each pass is right, whatever draws it. */
+/* The first two drafts of each pass are right, if states and positions are. */
 static void foreseen_block(void **state) {
     (void)state;
-    static const hc_case cases[] = {{"seer-block", "fixed:3", NULL, 0, 6, 1},
-                                    {"seer-block", "fixed:7", NULL, 2, 6, 1},
-                                    {"seer-block", "cost", NULL, 0, 6, 1}};
+    static const hc_case cases[] = {{"ring-block", "fixed:3", NULL, 0, 6, 2},
+                                    {"ring-block", "fixed:7", NULL, 0, 6, 2},
+                                    {"ring-block", "fixed:2", NULL, 0, 6, 2},
+                                    {"ring-block", "cost", NULL, 0, 6, 2}};
     (void)shared_path("models/tales-2m");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         gw_draft_stats s = hc_check("cpu", &cases[i]);
         int fixed = strcmp(cases[i].length, "cost") != 0;
         assert_true(!fixed || s.accepted_at[0] > 20);
-        assert_true(!fixed || (double)s.accepted_at[0] > 0.85 * (double)s.tried_at[0]);
+        assert_true(!fixed || (double)s.accepted_at[0] > 0.98 * (double)s.tried_at[0]);
+        assert_true(!fixed || (double)s.accepted_at[1] > 0.98 * (double)s.tried_at[1]);
     }
 }
 
 static void many(void **state) {
     (void)state;
     static const int parallel[] = {1, 5, 16};
-    static const char *const heads[] = {"seer", "seer-block"};
+    static const char *const heads[] = {"seer", "ring-block"}, *const models[] = {"silent", "ring"};
     char path[128], model[128];
     (void)shared_path("models/tales-2m");
-    snprintf(model, sizeof model, "%s/silent", hc_folder);
     for (size_t k = 0; k < 2 * sizeof parallel / sizeof parallel[0]; k++) {
         const size_t i = k / 2;
         snprintf(path, sizeof path, "%s/%s", hc_folder, heads[k % 2]);
+        snprintf(model, sizeof model, "%s/%s", hc_folder, models[k % 2]);
         const bc_plan p = {.model = model,
                            .head = path,
                            .device = "cpu",
@@ -109,8 +111,10 @@ static void many(void **state) {
                            .length = "fixed:3",
                            .seed = 3 + i};
         gw_batch_stats s = bc_check(&p);
+        print_message("  %s, %d at once: %d of %d drafts accepted\n", heads[k % 2], parallel[i],
+                      (int)s.draft_accepted, (int)s.drafted);
         assert_true(s.drafted > 20);
-        assert_true(s.draft_accepted * (k % 2 == 0 ? 2 : 4) > s.drafted);
+        assert_true(s.draft_accepted * 2 > s.drafted);
     }
 }
 

@@ -9,7 +9,7 @@ static void on_the_emulator(void **state) {
     static const hc_case cases[] = {{"seer", "fixed:4", NULL, 0, 1, 1},
                                     {"seer-part", "fixed:4", "1", 2, 1, 1},
                                     {"plain", "fixed:3", NULL, 1, 1, 0},
-                                    {"seer-block", "fixed:7", NULL, 0, 1, 1},
+                                    {"ring-block", "fixed:3", NULL, 0, 1, 2},
                                     {"blocks", "fixed:7", NULL, 1, 1, 0}};
     (void)shared_path("models/tales-2m");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -21,8 +21,8 @@ static void many_by_blocks(void **state) {
     (void)state;
     char path[128], model[128];
     (void)shared_path("models/tales-2m");
-    snprintf(path, sizeof path, "%s/seer-block", hc_folder);
-    snprintf(model, sizeof model, "%s/silent", hc_folder);
+    snprintf(path, sizeof path, "%s/ring-block", hc_folder);
+    snprintf(model, sizeof model, "%s/ring", hc_folder);
     const bc_plan p = {.model = model,
                        .head = path,
                        .device = "hip",

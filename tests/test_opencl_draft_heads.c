@@ -9,7 +9,7 @@ static void on_a_device(void **state) {
     static const hc_case cases[] = {{"seer", "fixed:4", NULL, 0, 1, 1},
                                     {"seer-part", "fixed:4", "1", 2, 1, 1},
                                     {"plain", "fixed:3", NULL, 1, 1, 0},
-                                    {"seer-block", "fixed:7", NULL, 0, 1, 1},
+                                    {"ring-block", "fixed:3", NULL, 0, 1, 2},
                                     {"blocks", "fixed:7", NULL, 1, 1, 0}};
     (void)shared_path("models/tales-2m");
     if (gw_backend_opencl.device_count() < 1) {
