@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # bench/draft_texts.py - texts with drafts against those without, of a server on any device: prompts cut out of a
-# text, greedy and drawn, one at a time and many at once. Says how many differ; exit 1 when one does.
+# text, greedy and drawn, one at a time and many at once. Says how many differ; exit 1 when one does, or when nothing
+# was drafted.
 #
 #   bench/draft_texts.py PROGRAM MODEL TEXT [--device hip] [--prompts 100] [--tokens 48] [--streams 1,16]
 #       --draft WHAT [--draft WHAT ...]
@@ -13,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 
@@ -33,16 +35,22 @@ def texts(o, draft, streams):
     port = free_port()
     command = [o.program, "serve", "-m", o.model, "--device", o.device, "--port", str(port), "--parallel",
                str(max(streams)), *(["--draft", *draft.split()] if draft else [])]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    words = tempfile.TemporaryFile()
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=words)
     try:
         for _ in range(600):
             try:
                 ask(port, "/health")
                 break
             except OSError:
-                if server.poll() is not None:
-                    sys.exit(server.stderr.read().decode())
                 time.sleep(0.1)
+            if server.poll() is not None:
+                break
+        else:
+            sys.exit(f"no answer to /health: {' '.join(command)}")
+        if server.poll() is not None:
+            words.seek(0)
+            sys.exit(words.read().decode())
         out = []
         for wide in streams:
             bodies = [{"prompt": p, "max_tokens": o.tokens, "seed": i, **SETTINGS[k]}
@@ -80,7 +88,7 @@ def main():
     for draft in o.draft:
         got, seen = texts(o, draft, streams)
         differ = sum(a != b for a, b in zip(want, got))
-        wrong += differ
+        wrong += differ + (seen.get("godwit_drafted_tokens_total", 0) == 0)
         print(f"{os.path.basename(draft)}: {differ} of {len(got)} differ; {seen}")
     sys.exit(wrong > 0)
 

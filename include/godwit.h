@@ -121,7 +121,7 @@ typedef struct gw_model_options {
     const char *prompt_offload; /* of what stays there, on a card: "on", "off", NULL: if faster */
     int images;         /* its vision tower is opened too (godwit_see.h), of a GGUF file from */
     const char *mmproj; /* this file; NULL: the only one next to it that is called so         */
-    const char *target; /* of a head (EAGLE-3, DFlash): its model's path, for an embedding   */
+    const char *target; /* of a head (EAGLE-3, DFlash): its model's path; or NULL            */
 } gw_model_options;
 
 gw_status gw_model_open_sized(const gw_model_options *options, size_t size, gw_model **out);

@@ -7,9 +7,6 @@
 #include <stdint.h>
 #include <string.h>
 
-float fmaf(float a, float b, float c);
-double fma(double a, double b, double c);
-
 /* a + b and what its rounding has left out, exactly. */
 static double two_sum(double a, double b, double *error) {
     const double sum = a + b, t = sum - a;
@@ -33,6 +30,11 @@ static double odd_sum(double a, double b) {
 /* The product of two floats is exact in double. */
 float fmaf(float a, float b, float c) { return (float)odd_sum((double)a * (double)b, (double)c); }
 
+static int is_near(double a) {
+    const double size = a < 0.0 ? -a : a;
+    return size == 0.0 || (size >= 0x1p-400 && size <= 0x1p400);
+}
+
 /* The upper 26 bits, so that products of such are exact. */
 static double upper(double a) {
     const double scaled = a * 134217729.0; /* 2^27 + 1 */
@@ -40,9 +42,12 @@ static double upper(double a) {
 }
 
 /* Product and sum as two numbers each, whose lower parts are added to odd (Boldo and Melquiond,
- * "Emulation of FMA and correctly rounded sums", 2008). Of numbers between 2^-400 and 2^400, and 0,
- * those of positions. */
+ * "Emulation of FMA and correctly rounded sums", 2008). Rounded once where factors and sum are 0 or
+ * of a size between 2^-400 and 2^400, as those of positions are; others as a product and a sum. */
 double fma(double a, double b, double c) {
+    if (!is_near(a) || !is_near(b) || !is_near(c)) {
+        return a * b + c;
+    }
     const double ah = upper(a), al = a - ah, bh = upper(b), bl = b - bh, product = a * b;
     const double rest = ((ah * bh - product) + ah * bl + al * bh) + al * bl;
     double low, lower;

@@ -47,7 +47,7 @@ typedef struct gw_graph_inputs {
     gw_tensor *ids;
     const gw_tensor *choice;
     gw_tensor hidden, pooled, scores; /* of texts; placed on the device of the last layer */
-    /* Of a target of an EAGLE-3 head: [n_taps] of [rows, d] f32, placed: copies of the stream
+    /* Of a target of a head that drafts: [n_taps] of [rows, d] f32, placed: copies of the stream
      * before layer tap_layer[i]; n_layers: after the last one. */
     const gw_tensor *taps;
     const int32_t *tap_layer;

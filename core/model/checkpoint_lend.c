@@ -1,4 +1,4 @@
-/* core/model/checkpoint_lend.c - the embedding and the output head that a head of EAGLE-3 may do
+/* core/model/checkpoint_lend.c - the embedding and the output head that a head that drafts may do
  * without: those of the model that it drafts for. */
 #include <string.h>
 

@@ -198,7 +198,7 @@ gw_status gw_config_gguf_facts(const gw_gguf *g, const char *architecture, json_
     }
     add_rows(g, facts);
     gw_status status = add_vocab_size(g, facts);
-    status = status == GW_OK ? add_mask(g, facts) : status;
+    status = status == GW_OK && strcmp(architecture, "dflash") == 0 ? add_mask(g, facts) : status;
     if (status != GW_OK) {
         json_decref(facts);
         return status;

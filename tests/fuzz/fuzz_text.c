@@ -8,7 +8,7 @@ static const char *const rules[] = {"gpt-2",     "llama-bpe",      "qwen2",  "fa
                                     "starcoder", "deepseek-coder", "default"};
 static const gw_vocab_kind others[] = {GW_VOCAB_SPM_BPE,  GW_VOCAB_RANK_BPE,  GW_VOCAB_BYTE_RANKS,
                                        GW_VOCAB_UNIGRAM,  GW_VOCAB_WORDPIECE, GW_VOCAB_SPM_UNIGRAM,
-                                       GW_VOCAB_WORDLEVEL};
+                                       GW_VOCAB_WORDLEVEL, GW_VOCAB_LONGEST};
 enum {
     RULES = sizeof rules / sizeof rules[0],
     KINDS = RULES + sizeof others / sizeof others[0],
@@ -87,7 +87,7 @@ static void make(subject *s, int which) {
     for (int b = 0; b < BYTES; b++) {
         if (v->kind == GW_VOCAB_BYTE_BPE) {
             add(v, text, spell(b, text), GW_TOKEN_NORMAL, 0);
-        } else if (v->kind == GW_VOCAB_BYTE_RANKS) {
+        } else if (v->kind == GW_VOCAB_BYTE_RANKS || v->kind == GW_VOCAB_LONGEST) {
             text[0] = (char)b;
             add(v, text, 1, GW_TOKEN_NORMAL, 0);
         } else {
@@ -95,7 +95,8 @@ static void make(subject *s, int which) {
             add(v, text, 6, GW_TOKEN_BYTE, 0);
         }
     }
-    if (v->kind != GW_VOCAB_BYTE_BPE && v->kind != GW_VOCAB_BYTE_RANKS) {
+    if (v->kind != GW_VOCAB_BYTE_BPE && v->kind != GW_VOCAB_BYTE_RANKS &&
+        v->kind != GW_VOCAB_LONGEST) {
         for (char c = 'a'; c <= 'z'; c++) {
             add(v, &c, 1, GW_TOKEN_NORMAL, -100);
         }

@@ -45,7 +45,7 @@ static void give(void *user, int32_t pos, int32_t n, float *rows) {
     h->read = pos + known;
 }
 
-/* The draft model reads all that waits; the last state stays, for the row behind it. */
+/* The draft model reads all that waits; the last state stays, for the row after it. */
 static gw_status read_waiting(gw_drafter *d) {
     gw_draft_hidden *h = &d->hidden;
     int32_t end = h->first + h->n, at = gw_session_pos(d->draft);

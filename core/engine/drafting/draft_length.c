@@ -318,7 +318,7 @@ static void time_draft(const gw_length *l, gw_draft_record *r, const gw_length_p
         gw_timing_add(&r->catch_up, p->catch_up / p->behind, l->passes);
     } else if (p->behind > 0) {
         gw_timing_add(&r->read, p->catch_up, l->passes);
-        if (r->step.n == 0) {
+        if (r->step.n == 0 && !r->whole) {
             gw_timing_add(&r->step, p->catch_up, l->passes);
         }
     }

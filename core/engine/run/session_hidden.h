@@ -2,8 +2,9 @@
  * first matrix, handed out by a session, and given to one whose layers predict one token more (MTP:
  * DeepSeek-AI 2024, arXiv:2412.19437, section 2.2; gw_blueprint.given).
  *
- * Row p of such a session is the token at position p and the hidden state of the one before it, so
- * both sessions hold the same tokens at the same positions. States go through host memory.
+ * Row p of such a session is the token at position p and the hidden state of the one before it, or
+ * of a model that drafts by blocks its own; both sessions hold the same tokens at the same
+ * positions. States go through host memory.
  */
 #ifndef GW_ENGINE_SESSION_HIDDEN_H
 #define GW_ENGINE_SESSION_HIDDEN_H

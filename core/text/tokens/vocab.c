@@ -76,6 +76,23 @@ static gw_status check_token(const char *where, const gw_vocab *vocab, size_t id
 }
 
 /* SentencePiece-like: none of the byte tokens, or each exactly once. */
+/* LONGEST: where no longer token fits a byte is one, or unknown. */
+static gw_status check_single_bytes(const char *where, const gw_vocab *vocab) {
+    unsigned char seen[256] = {0};
+    for (size_t i = 0; i < vocab->n_tokens; i++) {
+        const gw_vocab_token *t = &vocab->tokens[i];
+        if (t->bytes == 1) {
+            seen[(unsigned char)t->text[0]] = 1;
+        }
+    }
+    for (unsigned b = 0; b < 256 && vocab->unk < 0; b++) {
+        if (!seen[b]) {
+            return gw_fail(GW_E_METADATA, where, "no token is the byte 0x%02X", b);
+        }
+    }
+    return GW_OK;
+}
+
 static gw_status check_byte_tokens(const char *where, gw_vocab *vocab) {
     int32_t seen[256];
     memset(seen, -1, sizeof seen);
@@ -368,8 +385,9 @@ gw_status gw_vocab_check(const char *where, gw_vocab *vocab) {
         GW_TRY(check_token(where, vocab, i));
     }
     GW_TRY(check_ids(where, vocab));
-    if (vocab->kind != GW_VOCAB_BYTE_BPE && vocab->kind != GW_VOCAB_BYTE_RANKS &&
-        vocab->kind != GW_VOCAB_LONGEST) {
+    if (vocab->kind == GW_VOCAB_LONGEST) {
+        GW_TRY(check_single_bytes(where, vocab));
+    } else if (vocab->kind != GW_VOCAB_BYTE_BPE && vocab->kind != GW_VOCAB_BYTE_RANKS) {
         GW_TRY(check_byte_tokens(where, vocab));
     }
     GW_TRY(check_parts(where, vocab, vocab->single, vocab->n_single));

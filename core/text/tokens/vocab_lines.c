@@ -150,7 +150,7 @@ size_t gw_vocab_unescape(const char *text, size_t n, int characters, char *out) 
             continue;
         }
         char c = text[at + 1];
-        size_t digits = c == 'x' ? 2 : c == 'u' && characters ? 4 : 0;
+        size_t digits = c == 'x' ? 2 : !characters ? 0 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
         int32_t code = digits > 0 ? hex(text + at + 2, n - at - 2, digits) : -1;
         if (code >= 0 && characters) {
             made += gw_utf8_put((uint32_t)code, out + made);
