@@ -362,6 +362,54 @@ static void test_mixed_weights(void **state) {
     refused(&n);
 }
 
+/* A refusal names what is at fault. */
+static void refused_for(const gw_node *n, const char *what) {
+    refused(n);
+    if (strstr(gw_error_text(), what) == NULL) {
+        fail_msg("\"%s\" does not name %s", gw_error_text(), what);
+    }
+}
+
+static void test_broken_scans(void **state) {
+    (void)state;
+    bench b = new_bench();
+    gw_node n = node_of(&b, GW_OP_SCAN, 1);
+    n.args.scan.low = 0.5f;
+    n.args.scan.high = 0.25f;
+    refused_for(&n, "the limits of a step are 0.5 and 0.25");
+    n.args.scan.high = NAN;
+    refused_for(&n, "the limits of a step");
+    n.args.scan.high = INFINITY;
+    accepted(&n);
+    n.w[2] = &b.bias;
+    refused_for(&n, "D is f32 [64]");
+    n = node_of(&b, GW_OP_SCAN, 0);
+    n.w[1] = &b.bias;
+    refused_for(&n, "the bias is f32 [64]");
+    n = node_of(&b, GW_OP_SCAN, 0);
+    n.in[3] = &b.x;
+    refused_for(&n, "the write strength is f32 [4, 64]");
+    n.args.scan.groups = 3;
+    refused_for(&n, "heads and groups are 4 and 3");
+
+    n = node_of(&b, GW_OP_SCAN, 0);
+    gw_tensor all = shaped(GW_FMT_F32, 4, 4 * 64), decay = b.y, out = b.y;
+    n.in[0] = &all, n.in[2] = &decay, n.in[3] = &b.x, n.out = &out;
+    n.w[0] = n.w[1] = n.w[2] = NULL;
+    n.args.scan = (gw_scan_args){
+        .kind = GW_SCAN_WKV, .heads = 4, .groups = 4, .k_dim = 16, .v_dim = 16, .k_scale = 0.25f};
+    accepted(&n);
+    for (int i = 0; i < 3; i++) {
+        n.w[i] = &b.decays;
+        refused_for(&n, "a weight is f32 [4]");
+        n.w[i] = NULL;
+    }
+    n.in[3] = &b.half;
+    refused_for(&n, "what is taken back is f32 [4, 32]");
+    n.in[2] = &b.half;
+    refused_for(&n, "the decay is f32 [4, 32]");
+}
+
 /* 64 f16 rows of 64 and 64 f32 rows of 64, biases, 3 rows of 64 in and 128 out, all f32. */
 static void test_cost(void **state) {
     (void)state;
@@ -810,6 +858,7 @@ int main(void) {
         cmocka_unit_test(test_good_nodes),
         cmocka_unit_test(test_broken_nodes),
         cmocka_unit_test(test_mixed_weights),
+        cmocka_unit_test(test_broken_scans),
         cmocka_unit_test(test_cost),
         cmocka_unit_test(test_chain),
         cmocka_unit_test(test_fewer_rows),

@@ -34,45 +34,93 @@ gw_status gw_op_check_conv(const gw_node *node) {
                : refuse(node, "the state", node->in[1], "more entries than there are taps");
 }
 
+/* The node's own numbers, not an operand, are at fault. */
+static gw_status refuse_args(const gw_node *node, const char *what, double first, double second,
+                             const char *want) {
+    char where[96];
+    snprintf(where, sizeof where, "layer %d %s (%s)", node->layer, node->what ? node->what : "?",
+             gw_op_describe(node->op)->name);
+    return gw_fail(GW_E_METADATA, where, "%s are %g and %g, expected %s", what, first, second,
+                   want);
+}
+
+/* A decay, or what goes with it: `cols` logits for each row of the output. */
+static int is_logits(const gw_node *node, const gw_tensor *t, int64_t cols) {
+    return is_matrix(t, GW_FMT_F32, cols) && same_rows(t, node->out);
+}
+
 static gw_status check_wkv(const gw_node *node) {
     const gw_scan_args *a = &node->args.scan;
-    const gw_tensor *x = node->in[0], *s = node->in[2], *e = node->in[3], *y = node->out;
     int64_t k = (int64_t)a->heads * a->k_dim, v = (int64_t)a->heads * a->v_dim;
-    if (!is_matrix(x, GW_FMT_F32, 3 * k + v) || !is_matrix(y, GW_FMT_F32, v) || !same_rows(x, y)) {
-        return refuse(node, "the input", x, "f32 [n, h (3 k + v)], the output f32 [n, h v]");
+    if (a->groups != a->heads) {
+        return refuse_args(node, "heads and groups", a->heads, a->groups, "a group a head");
     }
-    if (!is_matrix(s, GW_FMT_F32, k) || !same_rows(s, y) || !is_matrix(e, GW_FMT_F32, k) ||
-        !same_rows(e, y) || a->groups != a->heads) {
-        return refuse(node, "the decay", s, "f32 [n, h k], as what is taken back, a group a head");
+    if (!is_logits(node, node->in[0], 3 * k + v)) {
+        return refuse(node, "the input", node->in[0], "f32 [n, h (3 k + v)]");
+    }
+    if (!is_logits(node, node->in[2], k)) {
+        return refuse(node, "the decay", node->in[2], "f32 [n, h k]");
+    }
+    if (!is_logits(node, node->in[3], k)) {
+        return refuse(node, "what is taken back", node->in[3], "f32 [n, h k]");
+    }
+    for (int i = 0; i < GW_MAX_W; i++) {
+        if (node->w[i] != NULL) {
+            return refuse(node, "a weight", node->w[i], "nothing: WKV has no weights");
+        }
     }
     return gw_op_check_state(node, k * a->v_dim);
+}
+
+/* A, its bias, and of SSM D: `decays` logits of a row. */
+static gw_status check_weights(const gw_node *node, int64_t decays) {
+    const gw_scan_args *a = &node->args.scan;
+    int delta = a->kind == GW_SCAN_DELTA;
+    if (!is_vector(node->w[0], delta ? a->heads : decays * (a->by_channel ? a->k_dim : 1))) {
+        return refuse(node, "A", node->w[0], "f32 [h], of SSM by channel [h v k]");
+    }
+    if (node->w[1] != NULL && !is_vector(node->w[1], decays)) {
+        return refuse(node, "the bias", node->w[1], "f32 [h], by channel [h k], of SSM [h v]");
+    }
+    if (!delta && !is_vector(node->w[2], decays)) {
+        return refuse(node, "D", node->w[2], "f32 [h], by channel [h v]");
+    }
+    if (!delta && !(a->low <= a->high)) { /* not for NaN either */
+        return refuse_args(node, "the limits of a step", (double)a->low, (double)a->high,
+                           "the lower one first");
+    }
+    return GW_OK;
 }
 
 gw_status gw_op_check_scan(const gw_node *node) {
     GW_TRY(check_out(node));
     const gw_scan_args *a = &node->args.scan;
-    const gw_tensor *x = node->in[0], *d = node->in[2], *b = node->in[3], *y = node->out;
-    if (a->heads < 1 || a->groups < 1 || a->heads % a->groups != 0 || a->k_dim < 1 ||
-        a->k_dim > GW_SCAN_KEYS || a->v_dim < 1) {
-        return refuse(node, "the output", y, "heads in whole groups, keys of 1 to 256");
+    const gw_tensor *d = node->in[2], *b = node->in[3];
+    if (a->heads < 1 || a->groups < 1 || a->heads % a->groups != 0) {
+        return refuse_args(node, "heads and groups", a->heads, a->groups, "heads in whole groups");
+    }
+    if (a->k_dim < 1 || a->k_dim > GW_SCAN_KEYS || a->v_dim < 1) {
+        return refuse_args(node, "keys and values", a->k_dim, a->v_dim,
+                           "keys of 1 to 256, one value or more");
+    }
+    int64_t h = a->heads, k = a->k_dim, v = a->v_dim;
+    if (!is_matrix(node->out, GW_FMT_F32, h * v)) {
+        return refuse(node, "the output", node->out, "f32 [n, h v]");
     }
     if (a->kind == GW_SCAN_WKV) {
         return check_wkv(node);
     }
-    int64_t h = a->heads, k = a->k_dim, v = a->v_dim, wide = h * v + 2 * a->groups * k;
     int delta = a->kind == GW_SCAN_DELTA, each = a->by_channel;
-    int64_t decays = !each ? h : delta ? h * k : h * v, logits = delta && b == d ? 2 * h : decays;
-    if (!is_matrix(x, GW_FMT_F32, wide) || !is_matrix(y, GW_FMT_F32, h * v) || !same_rows(x, y)) {
-        return refuse(node, "the input", x, "f32 [n, h v + 2 g k], the output f32 [n, h v]");
+    int64_t decays = !each ? h : delta ? h * k : h * v;
+    if (!is_logits(node, node->in[0], h * v + 2 * a->groups * k)) {
+        return refuse(node, "the input", node->in[0], "f32 [n, h v + 2 g k]");
     }
-    if (!is_matrix(d, GW_FMT_F32, logits) || !same_rows(d, y) ||
-        (delta && b != d && (!is_matrix(b, GW_FMT_F32, h) || !same_rows(b, y)))) {
-        return refuse(node, "the decay", d, "f32 [n, h], [n, h k or v], the write strength [n, h]");
+    if (!is_logits(node, d, delta && b == d ? 2 * h : decays)) {
+        return refuse(node, "the decay", d, "f32 [n, h], by channel [n, h k], of SSM [n, h v]");
     }
-    if (!is_vector(node->w[0], delta ? h : decays * (each ? k : 1)) ||
-        (node->w[1] != NULL && !is_vector(node->w[1], decays)) ||
-        (!delta && !is_vector(node->w[2], decays))) {
-        return refuse(node, "A, its bias or D", node->w[0], "f32 [h] or [h v k], [h], [h k or v]");
+    if (delta && b != d && !is_logits(node, b, h)) {
+        return refuse(node, "the write strength", b, "f32 [n, h]");
     }
+    GW_TRY(check_weights(node, decays));
     return gw_op_check_state(node, h * k * v);
 }
