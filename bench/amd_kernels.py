@@ -4,7 +4,7 @@
 
 One row per kernel: vector registers, waves per SIMD that they allow, spilled registers, 16-byte
 loads from global memory, dot and matrix instructions, spilled scalars, matrix instructions alone.
-Exit code 1 when vector registers spill. AMD_COMPILER: another command than hipcc, of which a
+Exit code 1 when vector registers spill, 2 when a file does not compile. AMD_COMPILER: another command than hipcc, of which a
 compiler's options follow; one that ends in "clang" needs to bring nothing of ROCm's, whose headers
 and libraries are then hipcc's. Where those lack ARCH they are of another processor, which decides
 about images alone.
@@ -69,11 +69,12 @@ def options(arch, room):
     return found
 
 
-def assembly(arch, name, room):
-    """Of a file; NAME:KERNEL,.. of those kernels in it."""
+def assembly(arch, name, first):
+    """Of a file; NAME:KERNEL,.. of those kernels in it. first: what options() gave, once for all of them, as it
+    copies what other compilers read."""
     name, _, only = name.partition(":")
     kernels = [f"-DGW_ONLY_{kernel}=1" for kernel in only.split(",") if only]
-    command = [*compiler(), *options(arch, room), f"--offload-arch={arch}", "--cuda-device-only", "-O3",
+    command = [*compiler(), *first, f"--offload-arch={arch}", "--cuda-device-only", "-O3",
                "-ffp-contract=off", "-std=c++17", *(["-DGW_ONLY", *kernels] if kernels else []), "-I", ROOT, "-S",
                "-o", "-", ROOT / name]
     return subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True).stdout
@@ -107,11 +108,17 @@ def main():
     print("|---|---|---|---|---|---|---|---|")
     bad = 0
     with tempfile.TemporaryDirectory() as room, ThreadPoolExecutor(os.cpu_count()) as pool:
-        options(arch, Path(room))  # makes what all of them read
-        for text in pool.map(lambda name: assembly(arch, name, Path(room)), files):
-            for row in kernels(text):
-                print("| " + " | ".join(str(v) for v in row) + " |")
-                bad |= row[3] > 0
+        first = options(arch, Path(room))
+        try:
+            for text in pool.map(lambda name: assembly(arch, name, first), files):
+                for row in kernels(text):
+                    print("| " + " | ".join(str(v) for v in row) + " |")
+                    bad |= row[3] > 0
+        except subprocess.CalledProcessError as error:
+            pool.shutdown(cancel_futures=True)
+            print(f"{error.stderr}bench/amd_kernels.py: {error.cmd[-1]} does not compile for {arch}: see the lines "
+                  "above", file=sys.stderr)
+            return 2
     return int(bad)
 
 

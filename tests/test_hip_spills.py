@@ -23,6 +23,9 @@ FORMATS = ("q4_0", "q2_k", "q4_k", "int4_g128")
 PROMPTS = {"gemm/gemm": "gw_gemm_", "gemm/gemm_large": "gw_gemm_large_", "experts/experts_gemm": "gw_experts_gemm_",
            "gemm/gemm_half": "gw_gemm_half_", "attention/attend_digits": "gw_attend_digits_",
            "attention/attend_prompt_half": "gw_attend_prompt_half_"}
+# Heads of 256 values on gfx1100: most vector registers of what the loop over tiles needs and the one over pages
+# does not.
+WIDE_HEADS = 16
 SCALARS = 64  # most that a kernel spills: decode products have 42, outside of their loops
 
 
@@ -71,6 +74,12 @@ def chosen():
         yield f"kernels_hip/{name}.hip{only}"
 
 
+def rows_of(rows, kernel):
+    """Rows of kernels whose longest beginning in PROMPTS is `kernel`."""
+    longer = tuple(other for other in PROMPTS.values() if other.startswith(kernel) and other != kernel)
+    return [name for name in rows if name.startswith(kernel) and not name.startswith(longer)]
+
+
 @pytest.mark.parametrize("compiler,arch", [("hipcc", "gfx1100"), ("zig", "gfx1100"), ("zig", "gfx1201")])
 def test_prompts_by_wmma(compiler, arch):
     """LLVM 15 has no more than 128 registers on gfx1100, whatever it is told, and spills there."""
@@ -84,9 +93,9 @@ def test_prompts_by_wmma(compiler, arch):
     rows = {row[0].strip(): [int(v) for v in row[1:]] for row in (line.split("|")[1:-1]
                                                                 for line in done.stdout.splitlines()[2:])}
     rows = {name: row for name, row in rows.items() if name.startswith(tuple(PROMPTS.values())) and "plain" not in name}
+    assert [kernel for kernel in PROMPTS.values() if rows_of(rows, kernel) == []] == []
     assert len(rows) >= 15
     assert [name for name, row in rows.items() if row[6] == 0] == []
     spilled = {name: row[2] for name, row in rows.items() if row[2] > 0}
-    # Heads of 256 values: what the loop over tiles needs and the one over pages does not.
-    spilled.pop("gw_attend_digits_256" if arch == "gfx1100" else "", None)
-    assert spilled == {} or compiler == "hipcc"
+    wide = spilled.pop("gw_attend_digits_256", 0) if arch == "gfx1100" else 0
+    assert (spilled == {} and wide <= WIDE_HEADS) or compiler == "hipcc", (spilled, wide)
