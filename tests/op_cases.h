@@ -682,10 +682,11 @@ static void oc_scan(op_setup *s) {
                                        .high = 2.0f};
     s->node.in[0] = oc_floats(s, "input", wide + 2 * c->kv_heads * c->e, 1.0f);
     oc_state(s, wide * c->e);
-    s->node.in[2] = oc_floats(s, "decay", c->together ? 2 * c->heads : decays, 2.0f);
-    s->node.in[3] = ssm           ? NULL
-                    : c->together ? s->node.in[2]
-                                  : oc_floats(s, "beta", c->heads, 2.0f);
+    gw_tensor *logits = oc_floats(s, "decay", c->together ? 2 * c->heads : decays, 2.0f);
+    ((float *)oc_host(s, logits))[decays / 2] += c->wild ? NAN : 0.0f; /* stays NaN within limits */
+    oc_upload(s, logits);
+    s->node.in[2] = logits;
+    s->node.in[3] = ssm ? NULL : c->together ? s->node.in[2] : oc_floats(s, "beta", c->heads, 2.0f);
     gw_tensor *a = oc_vector(s, "A", many, 1.0f);
     float *values = oc_host(s, a);
     for (int h = 0; h < many; h++) {
@@ -939,13 +940,15 @@ static void oc_run(op_setup *s, const gw_kernel *kernel, op_result *r) {
     r->out = oc_alloc(s->out_bytes);
     memcpy(r->out, out + OC_FENCE, s->out_bytes);
     free(out);
-    if (s->c->op == GW_OP_NORM && s->c->wild) {
+    const int nans = s->c->wild && (s->c->op == GW_OP_NORM || s->c->op == GW_OP_SCAN);
+    if (nans) {
         oc_one_nan(r->out, r->out_bytes, s->node.out->fmt);
     }
     if (s->c->op == GW_OP_CONV || s->c->op == GW_OP_SCAN || s->c->op == GW_OP_COMPRESS ||
         s->c->op == GW_OP_NGRAM) { /* what it leaves */
         r->cache_bytes = oc_tensor_bytes(s->node.in[1]);
         r->k = oc_download(s, s->node.in[1], 0, r->cache_bytes);
+        oc_one_nan(r->k, nans ? r->cache_bytes : 0, GW_FMT_F32);
     }
     if (s->c->op == GW_OP_ROPE_KV && s->c->kv_heads > 0) {
         r->cache_bytes = oc_tensor_bytes(s->node.in[1]);

@@ -21,6 +21,7 @@ typedef struct op_case {
     gw_fmt kv;
     int window, pos, slots; /* pos: of the first row; row i is at pos + i, in slot i % slots */
     int wild; /* QUANTIZE, NORM, ROPE_KV into q8_0: zeros, infinities, NaN, tiny numbers;
+               * SCAN of SSM: a logit of the first row is NaN;
                * SAMPLE: 1 logits that rule a draw out, 2 ties, 3 minus infinities, 4 too
                * large for the temperature */
     /* General forms; what is 0 is plain. */
@@ -575,6 +576,14 @@ static const op_case op_cases[] = {
      .by_channel = 1, .slots = 2},
     {.op = GW_OP_SCAN, .why = "ssm by channel, a prompt, sequences", .n = 40, .scan = GW_SCAN_SSM,
      .heads = 2, .kv_heads = 2, .e = 16, .v_dim = 64, .pos = 3, .by_channel = 1, .slots = 3},
+    {.op = GW_OP_SCAN, .why = "ssm, a step that is no number", .n = 3, .scan = GW_SCAN_SSM,
+     .heads = 3, .kv_heads = 1, .e = 16, .v_dim = 16, .pos = 2, .wild = 1},
+    {.op = GW_OP_SCAN, .why = "ssm by channel, a step that is no number", .n = 3,
+     .scan = GW_SCAN_SSM, .heads = 1, .kv_heads = 1, .e = 5, .v_dim = 20, .pos = 2,
+     .by_channel = 1, .wild = 1},
+    {.op = GW_OP_SCAN, .why = "ssm by channel, 16 keys, a step that is no number", .n = 3,
+     .scan = GW_SCAN_SSM, .heads = 2, .kv_heads = 1, .e = 16, .v_dim = 64, .pos = 2,
+     .by_channel = 1, .wild = 1},
     {.op = GW_OP_SCAN, .why = "wkv, a prompt, 64 wide, sequences", .n = 23, .scan = GW_SCAN_WKV,
      .heads = 2, .e = 64, .v_dim = 64, .pos = 20, .slots = 3},
     {.op = GW_OP_SCAN, .why = "wkv, the first rows", .n = 3, .scan = GW_SCAN_WKV, .heads = 2,

@@ -79,6 +79,11 @@ static inline float square_lanes(__global const float *x, int n) {
     return gw_fold_lanes(lane);
 }
 
+/* A step of SSM; NaN stays NaN. */
+static inline float within(float t, float low, float high) {
+    return t < low ? low : t > high ? high : t;
+}
+
 /* What SCAN takes of every row: [q g*k | k g*k | decays h*n | strengths h], n decays of a head.
  * Items: groups of q, groups of k, heads. flags: bias, both logits side by side. */
 KERNEL_OF_ANY_SIZE scan_prepare(STEP, IN(in), IN(decay), IN(beta), IN(a), IN(bias), OUT(out),
@@ -110,8 +115,7 @@ KERNEL_OF_ANY_SIZE scan_prepare(STEP, IN(in), IN(decay), IN(beta), IN(a), IN(bia
         __global float *d = to + 2 * all;
         for (int j = h * decays; j < (h + 1) * decays; j++) {
             float v = gw_softplus(HAS(0) ? logits[j] + READS(float, bias)[j] : logits[j]);
-            v = delta || v >= low ? v : low;
-            v = delta || v <= high ? v : high;
+            v = delta ? v : within(v, low, high);
             if (!delta) {
                 d[heads * decays + h] = v;
                 v = gw_exp(v * READS(float, a)[h]);
@@ -207,9 +211,8 @@ KERNEL_OF_ANY_SIZE scan_channels(STEP, IN(in), IN(decay), IN(a), IN(bias), IN(sk
             __global const float *row = READS(float, in) + (size_t)i * (wide + 2 * all);
             __global const float *k = row + wide + g * keys, *q = k + all;
             const float logit = READS(float, decay)[(size_t)i * wide + at], x = row[at];
-            float t = gw_softplus(HAS(0) ? logit + READS(float, bias)[at] : logit);
-            t = t >= low ? t : low;
-            t = t <= high ? t : high;
+            const float sum = HAS(0) ? logit + READS(float, bias)[at] : logit;
+            const float t = within(gw_softplus(sum), low, high);
             left--;
             __global float *to =
                 left < entries - 1 ? known + ENTRY(i, STEP_POS(i) + 1, width) : working;

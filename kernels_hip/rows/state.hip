@@ -112,6 +112,11 @@ GW_KERNEL(gw_state_conv_apart, struct gw_state_conv_params, GW_STATE_THREADS) {
 
 /* ---- SCAN ------------------------------------------------------------------------------------ */
 
+/* A step of SSM; NaN stays NaN. */
+GW_DEVICE float within(float t, float low, float high) {
+    return t < low ? low : t > high ? high : t;
+}
+
 GW_KERNEL(gw_state_prepare, struct gw_state_prepare_params, GW_STATE_THREADS) {
     const int row = (int)blockIdx.y, u = (int)blockIdx.x * GW_STATE_TEAMS + gw_team();
     const int all = p.groups * p.keys, lane = gw_lane();
@@ -141,8 +146,7 @@ GW_KERNEL(gw_state_prepare, struct gw_state_prepare_params, GW_STATE_THREADS) {
     const float *logits = p.decay + (size_t)row * p.decay_step, a = p.a[h];
     for (int j = h * p.decays + lane; j < (h + 1) * p.decays; j += GW_LANES) {
         float v = gw_softplus(p.bias ? logits[j] + p.bias[j] : logits[j]);
-        v = p.delta || v >= p.low ? v : p.low;
-        v = p.delta || v <= p.high ? v : p.high;
+        v = p.delta ? v : within(v, p.low, p.high);
         (by_key ? d + j : record)[0] = p.delta ? gw_exp(a * v) : gw_exp(v * a);
         if (!p.delta) {
             record[1] = v;
@@ -293,9 +297,7 @@ GW_DEVICE channel_row channel_row_of(const struct gw_state_channels_params &p, i
     r.k = in + wide + g * p.keys;
     r.q = r.k + all;
     r.x = in[at];
-    r.t = gw_softplus(p.bias ? logit + p.bias[at] : logit);
-    r.t = r.t >= p.low ? r.t : p.low;
-    r.t = r.t <= p.high ? r.t : p.high;
+    r.t = within(gw_softplus(p.bias ? logit + p.bias[at] : logit), p.low, p.high);
     return r;
 }
 
@@ -372,7 +374,8 @@ GW_KERNEL(gw_state_scan_channels_16, struct gw_state_channels_params, GW_SCAN_TH
     for (int i = first, which = 0; i < live; which ^= 1) {
         const int next = next_row(p.step, i, live);
         const float now = x;
-        float t = gw_softplus(p.bias ? logit + bias : logit), y = 0.0f;
+        const float t = within(gw_softplus(p.bias ? logit + bias : logit), p.low, p.high);
+        float y = 0.0f;
         shared[which][lane] = part;
         gw_sync_team();
         if (next < live) {
@@ -381,8 +384,6 @@ GW_KERNEL(gw_state_scan_channels_16, struct gw_state_channels_params, GW_SCAN_TH
             x = row[at];
             logit = p.decay[(size_t)next * wide + at];
         }
-        t = t >= p.low ? t : p.low;
-        t = t <= p.high ? t : p.high;
         const float u = t * now;
         left--;
 #pragma unroll
