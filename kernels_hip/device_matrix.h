@@ -188,8 +188,8 @@ GW_DEVICE void gw_load_matrices_across(unsigned *r, const void *row) {
 #endif
 
 /* The same by dot products, where every thread is handed the words of its rows and columns: for
- * kernels that devices without matrix instructions share. Emulators try both. */
-#if !GW_MMA || (defined(GW_EMULATOR) && !GW_WMMA)
+ * kernels that devices without matrix instructions share. The emulator of 32 threads tries both. */
+#if !GW_MMA || (defined(GW_EMULATOR) && LANES == 32 && !GW_WMMA)
 #if GW_MMA
 #define GW_BY_DOTS gw_mma_int8_by_dots
 #else
