@@ -15,6 +15,7 @@ BUILD = pathlib.Path(os.environ.get("GODWIT_BUILD", ""))
 SYSTEM = os.environ.get("GODWIT_HIP_DRIVER") == "system"
 EMULATORS = {n: BUILD / f"emulator/libgodwit_emu{n}.so" for n in (32, 64)}
 RADEON = BUILD / "emulator/libgodwit_emuradeon.so"
+PLAIN = BUILD / "emulator/libgodwit_emuplain.so"  # no matrix instructions
 WIDTHS = ["card"] if SYSTEM else [32, 64]
 KINDS = "GODWIT_HIP_KINDS" in os.environ  # not tools/test hip-all
 HIP = ("--device", "hip", "--exact")  # float prompts too
@@ -73,9 +74,18 @@ def test_radeon(name, rows):
 
 
 @pytest.mark.skipif(SYSTEM, reason="of the emulator")
-@pytest.mark.parametrize("rows", ["prefill", "5"])
+@pytest.mark.parametrize("rows", ["prefill", "decode", "5"])
 def test_radeon_without_matrices(rows):
-    """gfx1030: the backend takes no kernels with matrix instructions there."""
+    """gfx1030, as gfx906 and sm_75: products and attention in digits by dot products."""
+    ids = IDS if rows == "prefill" else IDS[:18]
+    want = cpu_hash(TINY, ids, "--rows", rows)
+    assert logits_hash(TINY, ids, "--rows", rows, *HIP, env={"GODWIT_HIP_DRIVER": str(PLAIN)}) == want
+
+
+@pytest.mark.skipif(SYSTEM, reason="of the emulator")
+@pytest.mark.parametrize("rows", ["prefill", "5"])
+def test_radeon_told_to_have_none(rows):
+    """Code of gfx1100, a row of gfx1030: the backend takes no kernels with matrix instructions there."""
     want = cpu_hash(TINY, IDS[:18], "--rows", rows)
     env = {"GODWIT_HIP_DRIVER": str(RADEON), "GODWIT_EMULATOR_PROCESSOR": "gfx1030"}
     assert logits_hash(TINY, IDS[:18], "--rows", rows, *HIP, env=env) == want
