@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backends/asked.h"
+#include "backends/selftest_cases.h"
 #include "core/plan/backend.h"
 #include "core/tensor/sample.h"
 #include "include/godwit_bind.h"
@@ -16,102 +17,6 @@
 /* DISTINCT: so many rows of weights differ, then they repeat. A prime: no tile of rows begins twice
  * with the same one. */
 enum { TENSORS = 12, FENCE = 256, SPARE = 2, DISTINCT = 29 };
-
-typedef struct self_case {
-    gw_op op;
-    gw_fmt fmt, out; /* of weights or caches; of the result */
-    int n, k, m;     /* live rows, width, rows of the weights */
-    gw_order order;
-    int heads, kv_heads, e, pos;
-    int experts; /* ROUTE, EXPERTS: so many, of which a row uses all but one */
-} self_case;
-
-/* ---- cases ---------------------------------------------------------------------------------- */
-
-static const self_case fixed_cases[] = {
-    {.op = GW_OP_EMBED, .fmt = GW_FMT_F32, .n = 3, .k = 96, .m = 20},
-    {.op = GW_OP_EMBED, .fmt = GW_FMT_Q8_0, .n = 3, .k = 96, .m = 20},
-    {.op = GW_OP_PICK, .n = 2, .k = 80},
-    {.op = GW_OP_NORM, .n = 3, .k = 520},
-    {.op = GW_OP_NORM, .n = 3, .k = 512, .out = GW_FMT_ACT8},
-    {.op = GW_OP_QUANTIZE, .n = 5, .k = 320, .out = GW_FMT_ACT8},
-    {.op = GW_OP_ACT, .n = 3, .k = 520},
-    {.op = GW_OP_ACT, .n = 3, .k = 512, .out = GW_FMT_ACT8},
-    {.op = GW_OP_MIX, .n = 3, .k = 520},
-    {.op = GW_OP_MIX, .n = 3, .k = 512, .out = GW_FMT_ACT8},
-    {.op = GW_OP_ROUTE, .n = 5, .experts = 9},
-    {.op = GW_OP_CONV, .n = 3, .k = 96, .pos = 5},
-    {.op = GW_OP_SCAN, .n = 3, .heads = 4, .kv_heads = 2, .e = 20, .k = 16, .pos = 5},
-    {.op = GW_OP_SCAN, .n = 3, .heads = 2, .kv_heads = 1, .e = 64, .k = 32, .pos = 5},
-    {.op = GW_OP_SCAN, .n = 3, .heads = 2, .kv_heads = 1, .e = 128, .k = 32, .pos = 5},
-    {.op = GW_OP_GROUP_NORM, .n = 3, .k = 96},
-    {.op = GW_OP_STREAMS, .n = 3, .k = 96},
-    {.op = GW_OP_SPARSE_GLU, .n = 3, .k = 520},
-    {.op = GW_OP_HEADS, .fmt = GW_FMT_F32, .n = 3, .k = 40, .m = 48},
-    {.op = GW_OP_HEADS, .fmt = GW_FMT_F16, .n = 3, .k = 40, .m = 48},
-    {.op = GW_OP_HEADS, .fmt = GW_FMT_BF16, .n = 3, .k = 40, .m = 48},
-    {.op = GW_OP_COLUMNS, .n = 3, .k = 50},
-    {.op = GW_OP_HYPER, .n = 3, .k = 24},
-    {.op = GW_OP_ROTATE, .n = 3, .k = 60, .heads = 3, .pos = 5},
-    {.op = GW_OP_GROUP_DOT, .n = 3, .k = 96},
-    {.op = GW_OP_COMPRESS, .n = 3, .e = 16, .pos = 5},
-    {.op = GW_OP_CHOOSE, .n = 3, .k = 32, .heads = 2, .e = 16, .pos = 20},
-    {.op = GW_OP_LISTED, .n = 3, .k = 32, .heads = 2, .e = 16, .pos = 20},
-    {.op = GW_OP_NGRAM, .fmt = GW_FMT_F32, .n = 3, .k = 8, .m = 60, .pos = 5},
-    {.op = GW_OP_SAMPLE, .n = 2, .k = 5000, .out = GW_FMT_I32},
-    {.op = GW_OP_SAMPLE, .n = 3, .k = 5000, .m = 40, .pos = 9, .out = GW_FMT_I32}, /* top 40 */
-};
-static const gw_fmt cache_formats[] = {GW_FMT_F16, GW_FMT_F32, GW_FMT_Q8_0, GW_FMT_Q5_0,
-                                       GW_FMT_Q4_0};
-enum {
-    FIXED = sizeof fixed_cases / sizeof fixed_cases[0],
-    CACHES = sizeof cache_formats / sizeof cache_formats[0],
-    PER_FORMAT = 10, /* LINEAR and GLU: one row, a few, a prompt; both EXPERTS: a few, a prompt */
-    PRODUCTS = 6,    /* of them */
-    PER_CACHE = 4,   /* ROPE_KV, ATTENTION: one row, a prompt */
-    CASES = FIXED + PER_FORMAT * GW_FMT_ACT8 + PER_CACHE * CACHES
-};
-
-static self_case experts_case(gw_fmt fmt, int form) {
-    return (self_case){.op = form < 2 ? GW_OP_EXPERTS_GLU : GW_OP_EXPERTS_DOWN,
-                       .fmt = fmt,
-                       .out = form == 1 ? GW_FMT_ACT8 : GW_FMT_F32,
-                       .n = form % 2 == 0 ? 3 : 21,
-                       .k = 256,
-                       .m = 64,
-                       .order = form % 2 == 0 ? GW_ORDER_DECODE : GW_ORDER_PREFILL,
-                       .experts = 3};
-}
-
-static self_case case_at(int i) {
-    static const int rows[] = {1, 5, 21};
-    if (i < FIXED) {
-        return fixed_cases[i];
-    }
-    i -= FIXED;
-    if (i < PER_FORMAT * GW_FMT_ACT8) {
-        int form = i % PER_FORMAT;
-        if (form >= PRODUCTS) {
-            return experts_case((gw_fmt)(i / PER_FORMAT), form - PRODUCTS);
-        }
-        return (self_case){.op = form < 3 ? GW_OP_LINEAR : GW_OP_GLU,
-                           .fmt = (gw_fmt)(i / PER_FORMAT),
-                           .out = form == 3 ? GW_FMT_ACT8 : GW_FMT_F32,
-                           .n = rows[form % 3],
-                           .k = 512,
-                           .m = 96,
-                           .order = form % 3 == 2 ? GW_ORDER_PREFILL : GW_ORDER_DECODE};
-    }
-    i -= PER_FORMAT * GW_FMT_ACT8;
-    return (self_case){.op = i % PER_CACHE < 2 ? GW_OP_ROPE_KV : GW_OP_ATTENTION,
-                       .fmt = cache_formats[i / PER_CACHE],
-                       .out = i % PER_CACHE == 2 ? GW_FMT_ACT8 : GW_FMT_F32,
-                       .n = i % 2 == 0 ? 1 : 40,
-                       .heads = 4,
-                       .kv_heads = 2,
-                       .e = 64,
-                       .pos = 100};
-}
 
 /* ---- inputs --------------------------------------------------------------------------------- */
 
@@ -184,6 +89,21 @@ static gw_status floats(setup *s, const char *name, const int64_t *dim, int n_di
         x[i] = scale * uniform(s);
     }
     return upload(s, *out);
+}
+
+static gw_status operand(setup *s, int cols, float scale, const gw_tensor **out) {
+    int64_t dim[2] = {s->c->n + SPARE, cols};
+    gw_tensor *t = NULL;
+    GW_TRY(floats(s, "input", dim, 2, scale, &t));
+    *out = t;
+    return GW_OK;
+}
+
+static gw_status numbers(setup *s, int64_t n, float scale, const gw_tensor **out) {
+    gw_tensor *t = NULL;
+    GW_TRY(floats(s, "vector", &n, 1, scale, &t));
+    *out = t;
+    return GW_OK;
 }
 
 /* A weight row: encoded where the engine can, else random blocks that decode to moderate numbers.
@@ -462,7 +382,11 @@ static gw_status rowwise(setup *s) {
         s->node.args.sparse = (gw_sparse_args){.act = GW_ACT_GELU_TANH, .deviations = 0.5f};
     }
     if (c->op == GW_OP_GROUP_NORM) {
-        s->node.args.group_norm = (gw_group_norm_args){.groups = 3, .eps = 1e-5f};
+        s->node.args.group_norm =
+            (gw_group_norm_args){.groups = 3, .eps = 1e-5f, .center = c->center};
+        if (c->center) {
+            GW_TRY(numbers(s, c->k, 1.0f, &s->node.w[1]));
+        }
     }
     return output(s, c->k);
 }
@@ -480,39 +404,47 @@ static gw_status conv(setup *s) {
     enum { TAPS = 4 };
     int64_t dim[2] = {s->c->n + SPARE, s->c->k}, taps[1] = {(int64_t)s->c->k * TAPS};
     gw_tensor *x = NULL, *w = NULL;
-    s->node.args.conv = (gw_conv_args){.taps = TAPS, .act = GW_ACT_SILU};
+    const int spacing = s->c->m > 1 ? s->c->m : 1;
+    s->node.args.conv = (gw_conv_args){.taps = TAPS, .act = GW_ACT_SILU, .apart = spacing};
     GW_TRY(floats(s, "input", dim, 2, 2.0f, &x));
     GW_TRY(floats(s, "taps", taps, 1, 1.0f, &w));
     s->node.in[0] = x;
     s->node.w[0] = w;
-    GW_TRY(state(s, (TAPS - 1) * s->c->k));
+    GW_TRY(state(s, (TAPS - 1) * (int64_t)spacing * s->c->k));
     return output(s, s->c->k);
 }
 
-/* A gated delta net: e keys, k values of a head. */
+/* e keys, k values of a head; a step of SSM has no limits that it meets. */
 static gw_status scan(setup *s) {
     const self_case *c = s->c;
-    int64_t rows = c->n + SPARE, wide = (int64_t)c->heads * c->k;
-    int64_t dim[2] = {rows, wide + 2 * (int64_t)c->kv_heads * c->e}, logits[2] = {rows, c->heads};
-    int64_t heads[1] = {c->heads};
-    gw_tensor *t[4] = {NULL};
-    s->node.args.scan = (gw_scan_args){.heads = c->heads,
+    const int delta = c->scan == GW_SCAN_DELTA, wkv = c->scan == GW_SCAN_WKV;
+    const int keys = c->heads * c->e, wide = c->heads * c->k;
+    const int decays = wkv || (delta && c->by_channel) ? keys : c->by_channel ? wide : c->heads;
+    s->node.args.scan = (gw_scan_args){.kind = c->scan,
+                                       .heads = c->heads,
                                        .groups = c->kv_heads,
                                        .k_dim = c->e,
                                        .v_dim = c->k,
+                                       .by_channel = c->by_channel,
                                        .eps = 1e-6f,
                                        .q_scale = 0.05f,
-                                       .k_scale = 0.2f};
-    GW_TRY(floats(s, "input", dim, 2, 1.0f, &t[0]));
-    GW_TRY(floats(s, "decay", logits, 2, 2.0f, &t[1]));
-    GW_TRY(floats(s, "strength", logits, 2, 2.0f, &t[2]));
-    GW_TRY(floats(s, "A", heads, 1, -0.5f, &t[3]));
-    s->node.in[0] = t[0];
-    s->node.in[2] = t[1];
-    s->node.in[3] = t[2];
-    s->node.w[0] = t[3];
-    GW_TRY(state(s, wide * c->e));
-    return output(s, (int)wide);
+                                       .k_scale = 0.2f,
+                                       .high = INFINITY};
+    GW_TRY(operand(s, wkv ? 3 * keys + wide : wide + 2 * c->kv_heads * c->e, 1.0f, &s->node.in[0]));
+    GW_TRY(operand(s, decays, 2.0f, &s->node.in[2]));
+    if (c->scan != GW_SCAN_SSM) { /* the strength of a write, or what is taken back */
+        GW_TRY(operand(s, wkv ? keys : c->heads, wkv ? 0.5f : 2.0f, &s->node.in[3]));
+    }
+    if (!wkv) {
+        const int many = delta ? c->heads : decays * (c->by_channel ? c->e : 1);
+        GW_TRY(numbers(s, many, -0.5f, &s->node.w[0]));
+    }
+    if (c->scan == GW_SCAN_SSM) {
+        GW_TRY(numbers(s, decays, 1.0f, &s->node.w[1]));
+        GW_TRY(numbers(s, decays, 1.0f, &s->node.w[2]));
+    }
+    GW_TRY(state(s, (int64_t)wide * c->e));
+    return output(s, wide);
 }
 
 /* Two heads, k columns of each. */
@@ -554,21 +486,6 @@ static gw_status sample(setup *s) {
 /* ---- compressed caches, lists and what comes with them -------------------------------------- */
 
 enum { LIST_PAGES = 2, LIST_RATIO = 4, LIST_ROPE = 8 };
-
-static gw_status operand(setup *s, int cols, const gw_tensor **out) {
-    int64_t dim[2] = {s->c->n + SPARE, cols};
-    gw_tensor *t = NULL;
-    GW_TRY(floats(s, "input", dim, 2, 1.0f, &t));
-    *out = t;
-    return GW_OK;
-}
-
-static gw_status numbers(setup *s, int64_t n, const gw_tensor **out) {
-    gw_tensor *t = NULL;
-    GW_TRY(floats(s, "vector", &n, 1, 1.0f, &t));
-    *out = t;
-    return GW_OK;
-}
 
 static gw_status angles(setup *s, const gw_tensor **out) {
     int64_t dim[3] = {s->c->pos + s->c->n, 2, LIST_ROPE / 2};
@@ -613,7 +530,7 @@ static gw_status listed(setup *s, const gw_area *a) {
 static gw_status compressed(setup *s) {
     const self_case *c = s->c;
     const gw_area a = {.width = 2 * c->e, .ratio = LIST_RATIO, .entry = c->e};
-    GW_TRY(operand(s, c->op == GW_OP_COMPRESS ? a.width : c->k, &s->node.in[0]));
+    GW_TRY(operand(s, c->op == GW_OP_COMPRESS ? a.width : c->k, 1.0f, &s->node.in[0]));
     if (c->op == GW_OP_LISTED) {
         return listed(s, &a);
     }
@@ -625,8 +542,8 @@ static gw_status compressed(setup *s) {
     }
     s->node.args.compress =
         (gw_compress_args){.area = a, .series = 1, .rope_dim = LIST_ROPE, .eps = 1e-5f};
-    GW_TRY(numbers(s, LIST_RATIO * c->e, &s->node.w[0]));
-    GW_TRY(numbers(s, c->e, &s->node.w[1]));
+    GW_TRY(numbers(s, LIST_RATIO * c->e, 1.0f, &s->node.w[0]));
+    GW_TRY(numbers(s, c->e, 1.0f, &s->node.w[1]));
     GW_TRY(angles(s, &s->node.w[2]));
     return output(s, 1);
 }
@@ -639,7 +556,7 @@ static gw_status beside_lists(setup *s) {
         GW_TRY(state(s, 2));
         return output(s, 2 * c->k);
     }
-    GW_TRY(operand(s, c->k, &s->node.in[0]));
+    GW_TRY(operand(s, c->k, 1.0f, &s->node.in[0]));
     if (c->op == GW_OP_GROUP_DOT) {
         s->node.in[1] = s->node.in[0];
         s->node.args.dot = (gw_dot_args){.groups = 4, .scale = 0.5f, .root = 1};
@@ -652,8 +569,8 @@ static gw_status beside_lists(setup *s) {
         return output(s, c->k);
     }
     s->node.args.hyper = (gw_hyper_args){.streams = 4, .rounds = 3, .eps = 1e-6f};
-    GW_TRY(numbers(s, 3, &s->node.w[0]));
-    GW_TRY(numbers(s, c->k, &s->node.w[1]));
+    GW_TRY(numbers(s, 3, 1.0f, &s->node.w[0]));
+    GW_TRY(numbers(s, c->k, 1.0f, &s->node.w[1]));
     return output(s, c->k);
 }
 
@@ -733,7 +650,8 @@ static gw_status fetch(setup *s, result *r) {
     size_t out = 0, cache = 0;
     GW_TRY(tensor_bytes(s->node.out, &out));
     out += 2 * FENCE;
-    int parts = s->c->op == GW_OP_ROPE_KV ? 2 : s->c->op == GW_OP_COMPRESS;
+    const int one = s->c->op == GW_OP_COMPRESS || s->c->op == GW_OP_CONV || s->c->op == GW_OP_SCAN;
+    int parts = s->c->op == GW_OP_ROPE_KV ? 2 : one;
     if (parts > 0) {
         GW_TRY(tensor_bytes(s->node.in[1], &cache));
     }
@@ -906,7 +824,8 @@ static gw_status check_device(subject *t, const result *wants, gw_check_fn repor
 static gw_status check_backend(const gw_backend *b, const char *devices, int threads,
                                const result *wants, gw_check_fn report, void *user) {
     for (int i = 0; i < b->device_count(); i++) {
-        gw_device_options options = {.threads = threads};
+        /* exact: 16-bit matrix units have other bits than the CPU, and are meant to */
+        gw_device_options options = {.threads = threads, .exact = 1};
         gw_device_info info;
         b->describe(NULL, i, &info);
         if (!gw_is_asked(b, i, info.id, devices)) {

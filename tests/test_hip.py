@@ -92,6 +92,13 @@ def test_radeon_told_to_have_none(rows):
 
 
 @pytest.mark.parametrize("wave", WIDTHS)
+def test_doctor(wave):
+    """Every kernel gives the scalar CPU's bits, or is meant not to."""
+    done = run("doctor", "--device", "hip", "--time", 600, env=on(wave))
+    assert re.search(r"hip: (\d+) of \1 give the scalar CPU's bits", done.stdout), done.stdout
+
+
+@pytest.mark.parametrize("wave", WIDTHS)
 def test_beyond_a_page(wave):
     for rows in ("prefill", "16"):
         want = cpu_hash(TINY, IDS, "--rows", rows)

@@ -374,7 +374,7 @@ static gw_status record_linear(struct gw_segment *segment, const gw_kernel *kern
     return GW_OK;
 }
 
-/* Gate and up apart, then joined. */
+/* Gate, then up, then both joined. */
 static gw_status record_apart(struct gw_segment *segment, const gw_node *node, way wanted) {
     size_t rows = (size_t)segment->rows, width = gw_hip_width(node->out);
     size_t bytes = (rows * width * sizeof(float) + 255) / 256 * 256;
