@@ -63,7 +63,10 @@ unsigned gw_cpu_x86_levels(const gw_cpu_id *l) {
            (unsigned)vnni << GW_CPU_VNNI | (unsigned)amx << GW_CPU_AMX;
 }
 
-#if defined(__x86_64__)
+#if defined(GODWIT_SIMDE)
+/* The build computes the 512-bit instructions in plain C. */
+static int x86_runs(gw_cpu_level level) { return level <= GW_CPU_AMX; }
+#elif defined(__x86_64__)
 /* Not __builtin_cpu_supports: the one of some compilers knows no AVX10, that of zig knows nothing.
  */
 static gw_cpu_id read_id(void) {
@@ -102,12 +105,8 @@ static int may_use_tiles(void) {
 }
 
 static int x86_runs(gw_cpu_level level) {
-#if defined(GODWIT_SIMDE)
-    return level <= GW_CPU_AMX; /* the build computes the 512-bit instructions in plain C */
-#else
     const gw_cpu_id id = read_id();
     return (gw_cpu_x86_levels(&id) >> level & 1) != 0 && (level != GW_CPU_AMX || may_use_tiles());
-#endif
 }
 #endif
 
