@@ -295,8 +295,7 @@ static gw_status read_states(gw_batch *b, int32_t n) {
     return read_rows(b, &rows);
 }
 
-/* Rows of step j: of each sequence that has that many drafts before it and one more to come. In the
- * first one also the token before the last, as far as it was missed. */
+/* Rows of step j: of each sequence that has that many drafts before it and one more to come. */
 static int32_t fill_step(gw_batch *b, int32_t n, int32_t j) {
     gw_drafts *d = &b->drafts;
     int32_t rows = 0;
@@ -442,8 +441,11 @@ static gw_status draft_by_blocks(gw_batch *b, int32_t n) {
     double start = gw_seconds_now();
     int32_t missed = 0;
     for (int32_t i = 0; i < n; i++) {
-        if (block_rows(d->of[i]) > BLOCK_ROWS) {
-            GW_TRY(catch_up(b, d->of[i], d->of[i]->n - 1, &missed));
+        gw_seq *s = d->of[i];
+        /* The last token is the block's first row. */
+        s->drafts.read = s->drafts.read < s->n - 1 ? s->drafts.read : s->n - 1;
+        if (block_rows(s) > BLOCK_ROWS) {
+            GW_TRY(catch_up(b, s, s->n - 1, &missed));
         }
     }
     GW_TRY(read_rows(b, &missed));
