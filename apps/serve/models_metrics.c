@@ -25,6 +25,7 @@ GAUGE(prompt_tokens)
 GAUGE(cached_tokens)
 GAUGE(drafted)
 GAUGE(draft_accepted)
+GAUGE(draft_rests)
 GAUGE(read_ahead)
 GAUGE(preemptions)
 GAUGE(evictions)
@@ -53,6 +54,7 @@ static const gauge gauges[] = {
     {"prefix_hit_tokens_total", "counter", "Prompt tokens found in the cache.", of_cached_tokens},
     {"drafted_tokens_total", "counter", "Tokens that were drafted.", of_drafted},
     {"draft_accepted_tokens_total", "counter", "Of these, those that stayed.", of_draft_accepted},
+    {"draft_rests_total", "counter", "Rests of a draft model that did not pay.", of_draft_rests},
     {"read_ahead_tokens_total", "counter", "Tokens of answers read for the next turn.",
      of_read_ahead},
     {"preemptions_total", "counter", "Choices that gave up their pages.", of_preemptions},

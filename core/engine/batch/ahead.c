@@ -93,6 +93,7 @@ gw_status gw_ahead_step(gw_batch *b) {
         b->stats.read_ahead += (uint64_t)(n - found) * GW_PAGE;
     }
     for (int32_t i = found; i < n && status == GW_OK; i++) {
+        gw_drafts_page(b, a->pages[i], gw_drafts_follow(b, slot));
         name = gw_pages_publish(b->pages, a->pages[i], name, t->tokens + i * GW_PAGE);
     }
     int done = n * GW_PAGE >= t->n || n == found;

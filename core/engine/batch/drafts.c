@@ -12,6 +12,8 @@
 enum { FORGET_AFTER = 256 };
 /* Of a pass of a model that drafts by blocks: a block, and what its text has missed. */
 enum { BLOCK_ROWS = 2 * GW_DECODE_MAX };
+/* Drafts in a pass of a text that tries whether the draft model pays. */
+enum { PROBE = 4 };
 /* Of drafts, how many of them the common experience is worth against a sequence's own; what is left
  * of a sequence's own experience after a draft, and after a pass without any: what did not pay is
  * tried again some time. */
@@ -80,6 +82,7 @@ gw_status gw_drafts_open(gw_batch *b) {
         return GW_OK;
     }
     GW_TRY(gw_draft_states_open(b));
+    GW_TRY(gw_drafts_rest_open(b));
     d->rows = calloc(GW_CHUNK_MAX, sizeof *d->rows);
     d->rules = calloc(GW_PARALLEL_MAX, sizeof *d->rules);
     d->ids = calloc(GW_PARALLEL_MAX, sizeof *d->ids);
@@ -95,6 +98,7 @@ gw_status gw_drafts_open(gw_batch *b) {
 void gw_drafts_close(gw_batch *b) {
     gw_drafts *d = &b->drafts;
     gw_draft_states_close(b);
+    gw_drafts_rest_close(b);
     gw_session_free(d->model);
     free(d->rows);
     free(d->rules);
@@ -232,6 +236,22 @@ static void fixed_lengths(gw_batch *b, int32_t n, const int32_t *most, int32_t r
     }
 }
 
+/* While the draft model rests its scout has some drafts in each pass, whatever they promise. */
+static void probe(gw_batch *b, int32_t n, const int32_t *most, int32_t room) {
+    gw_seq *scout = NULL;
+    int32_t free = room;
+    for (int32_t i = 0; b->drafts.rest.on && i < n; i++) {
+        gw_seq *s = b->order[i];
+        free -= s->drafts.n;
+        if (s->slot == b->drafts.rest.scout && s->drafts.source == GW_DRAFTS_MODEL) {
+            scout = s->drafts.n < PROBE && most[i] > 0 ? s : NULL;
+        }
+    }
+    for (; scout != NULL && free > 0 && scout->drafts.n < PROBE; free--) {
+        scout->drafts.n++;
+    }
+}
+
 /* ---- lookup ---------------------------------------------------------------------------------- */
 
 static int32_t look_up(gw_seq *s, int32_t most, int32_t *out) {
@@ -248,11 +268,12 @@ static int32_t look_up(gw_seq *s, int32_t most, int32_t *out) {
 /* ---- the draft model ------------------------------------------------------------------------- */
 
 gw_status gw_drafts_read(gw_batch *b, const gw_row *rows, int32_t n) {
-    if (b->drafts.model == NULL) {
+    int32_t at, followed = gw_drafts_rows(b, rows, n, &at);
+    if (followed == 0) {
         return GW_OK;
     }
-    GW_TRY(gw_draft_states_read(b, rows, n));
-    return gw_rows_prefill(b->drafts.model, rows, n);
+    GW_TRY(gw_draft_states_read(b, rows + at, at, followed));
+    return gw_rows_prefill(b->drafts.model, rows + at, followed);
 }
 
 /* The model reads d->rows [*n]. */
@@ -277,22 +298,30 @@ static gw_status catch_up(gw_batch *b, gw_seq *s, int32_t end, int32_t *n) {
     return GW_OK;
 }
 
+/* Can the model draft for the sequence, as far as is known of its beginning? */
+static int follows(const gw_batch *b, const gw_seq *s) {
+    return gw_drafts_follow(b, s->slot) && gw_draft_states_has(b, s);
+}
+
 /* Hidden states do not wait for ever; when those of a sequence have to be read, those of all are:
  * a pass of many rows takes hardly longer. */
 static gw_status read_states(gw_batch *b, int32_t n) {
     int32_t rows = 0, longest = 0;
+    double start = gw_seconds_now();
     for (int32_t turn = 0; b->drafts.states.width > 0 && turn < 2; turn++) {
         for (int32_t i = 0; i < n; i++) {
             gw_seq *s = b->order[i];
             int32_t end = s->pos < s->n - 1 ? s->pos : s->n - 1, missed = end - s->drafts.read;
-            if (s->state != GW_SEQ_RUNNING || missed <= 0) {
+            if (s->state != GW_SEQ_RUNNING || missed <= 0 || !follows(b, s)) {
                 continue;
             }
             longest = missed > longest ? missed : longest;
             GW_TRY(turn == 1 && longest >= GW_DECODE_MAX ? catch_up(b, s, end, &rows) : GW_OK);
         }
     }
-    return read_rows(b, &rows);
+    GW_TRY(read_rows(b, &rows));
+    b->drafts.rest.spent += gw_seconds_now() - start;
+    return GW_OK;
 }
 
 /* Rows of step j: of each sequence that has that many drafts before it and one more to come. */
@@ -503,7 +532,7 @@ static int32_t find_sources(gw_batch *b, int32_t n, int32_t room, int32_t *most)
         s->drafts.n = 0;
         s->drafts.source = d->n_found[i] > 0 ? GW_DRAFTS_LOOKUP : GW_DRAFTS_MODEL;
         int32_t said = d->block.rows > 0 ? d->block.rows - d->block.first : GW_DRAFT_MAX;
-        said = d->model == NULL ? 0 : most[i] < said ? most[i] : said;
+        said = !ready || !follows(b, s) ? 0 : most[i] < said ? most[i] : said;
         most[i] = d->n_found[i] > 0 ? d->n_found[i] : said;
         any += most[i];
     }
@@ -536,6 +565,7 @@ gw_status gw_drafts_propose(gw_batch *b, int32_t n, int32_t room) {
         fixed_lengths(b, n, most, room);
     } else {
         choose_lengths(b, n, most, base, room);
+        probe(b, n, most, room);
     }
     for (int32_t i = 0; i < n; i++) {
         gw_seq *s = b->order[i];
@@ -554,7 +584,9 @@ gw_status gw_drafts_propose(gw_batch *b, int32_t n, int32_t room) {
             d->of[n_model++] = s;
         }
     }
+    double start = gw_seconds_now();
     GW_TRY(d->block.rows > 0 ? draft_by_blocks(b, n_model) : draft_by_model(b, n_model));
+    d->rest.spent += gw_seconds_now() - start;
     for (int32_t i = 0; i < n; i++) {
         b->order[i]->end += b->order[i]->drafts.n;
     }
@@ -572,6 +604,10 @@ void gw_drafts_learn(gw_batch *b, gw_seq *s, int32_t kept) {
         r->kept[j] = RECORD_FADE * r->kept[j] + (j < kept);
         s->drafts.tried = FADE * s->drafts.tried + 1;
         s->drafts.kept = FADE * s->drafts.kept + (j < kept);
+    }
+    if (s->drafts.source == GW_DRAFTS_MODEL) {
+        b->drafts.rest.drafted += n;
+        b->drafts.rest.kept += kept;
     }
     b->stats.drafted += (uint64_t)n;
     b->stats.draft_accepted += (uint64_t)kept;

@@ -50,6 +50,18 @@ typedef struct gw_draft_states {
     float *pass, *given; /* [rows of a pass, width] */
 } gw_draft_states;
 
+/* Whether the draft model pays (drafts_rest.c). Seconds. */
+typedef struct gw_drafts_rest {
+    int on, ever;   /* it follows no text but the scout; it once did     */
+    int32_t scout;  /* a slot; -1: none                                  */
+    int32_t tried;  /* passes in which there were drafts, since it began */
+    double trial;   /* lost before that                                  */
+    double lost, elapsed, plain; /* so far; of all passes; of a pass without drafts */
+    double spent;         /* by the draft model, and its states, for the pass to come */
+    int32_t drafted, kept; /* of that pass */
+    uint8_t *page;        /* [pages] 1: the draft model has read what it holds */
+} gw_drafts_rest;
+
 /* Of all. */
 typedef struct gw_drafts {
     int lookup;                       /* is asked for                     */
@@ -69,6 +81,7 @@ typedef struct gw_drafts {
     int32_t (*found)[GW_DRAFT_MAX]; /* [parallel] what lookup has found, by place in the order */
     int32_t *n_found;               /* [parallel]                                              */
     gw_draft_states states;
+    gw_drafts_rest rest;
 } gw_drafts;
 
 /* For the batch's options, whose session is there. GW_E_UNSUPPORTED: a draft model with another
@@ -98,6 +111,26 @@ double gw_drafts_pass_seconds(const gw_drafts *d, int32_t rows);
 /* The sequence has only n tokens any more, or other ones from there on. */
 void gw_seq_drafts_cut(struct gw_seq *s, int32_t n);
 
+/* drafts_rest.c */
+gw_status gw_drafts_rest_open(struct gw_batch *b);
+void gw_drafts_rest_close(struct gw_batch *b);
+/* Does the draft model follow the text of this slot? */
+int gw_drafts_follow(const struct gw_batch *b, int32_t slot);
+/* Can no text have drafts? */
+int gw_drafts_idle(const struct gw_batch *b);
+/* Those of a pass's rows [n] that the draft model follows: how many, and *at the first one. */
+int32_t gw_drafts_rows(const struct gw_batch *b, const gw_row *rows, int32_t n, int32_t *at);
+/* A page of the cache gets a name: has the draft model read it? One comes from main memory. Of
+ * pages [n] of a text, how many it has read from the beginning. */
+void gw_drafts_page(struct gw_batch *b, int32_t page, int read);
+void gw_drafts_page_fetched(struct gw_batch *b, int32_t page);
+int32_t gw_drafts_pages_read(const struct gw_batch *b, const int32_t *pages, int32_t n);
+/* A sequence begins that could be the scout; one has lost its slot. */
+void gw_drafts_scout(struct gw_batch *b, const struct gw_seq *s);
+void gw_drafts_scout_gone(struct gw_batch *b, int32_t slot);
+/* A decode pass of so many rows, of so many texts, took so long. */
+void gw_drafts_settle(struct gw_batch *b, int32_t rows, int32_t texts, double seconds);
+
 /* drafts_states.c. All do nothing for a draft model that takes no hidden states. Its session and
  * the target's are there. */
 gw_status gw_draft_states_open(struct gw_batch *b);
@@ -106,8 +139,10 @@ void gw_draft_states_close(struct gw_batch *b);
 void gw_draft_states_begin(struct gw_batch *b, int32_t slot);
 /* The target's rows that have just run leave theirs. */
 gw_status gw_draft_states_take(struct gw_batch *b, const gw_row *rows, int32_t n);
-/* The same, and the draft model is about to read the same rows. */
-gw_status gw_draft_states_read(struct gw_batch *b, const gw_row *rows, int32_t n);
+/* Of rows [n], those of the pass from `at` on; the draft model is about to read them too. */
+gw_status gw_draft_states_read(struct gw_batch *b, const gw_row *rows, int32_t at, int32_t n);
+/* Are the states there that the draft model needs to go on with the sequence? */
+int gw_draft_states_has(const struct gw_batch *b, const struct gw_seq *s);
 /* The draft model is about to run rows of text, or of its own drafts; then these have run. Rows
  * that see another one (gw_row.last) are a block's. */
 gw_status gw_draft_states_give(struct gw_batch *b, const gw_row *rows, int32_t n, int drafted);

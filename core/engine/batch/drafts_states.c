@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/engine/batch/batch_state.h"
 #include "core/engine/run/session_hidden.h"
 
@@ -89,23 +90,31 @@ static void keep(gw_draft_states *t, const gw_row *row, int32_t i) {
     t->n[slot] = n + 1;
 }
 
-/* Of rows that have run: in front the target's, behind it nothing of the draft model's. */
-static gw_status read_target(gw_batch *b, int32_t n) {
+/* Of rows [at, at + n) that have run: the target's first, then nothing of the draft model's. */
+static gw_status read_target(gw_batch *b, int32_t at, int32_t n) {
     gw_draft_states *t = &b->drafts.states;
     memset(t->pass, 0, (size_t)n * (size_t)t->width * sizeof *t->pass);
-    return gw_session_hidden_read(b->session, 0, n, t->pass, t->width);
+    return gw_session_hidden_read(b->session, at, n, t->pass, t->width);
 }
 
 gw_status gw_draft_states_take(gw_batch *b, const gw_row *rows, int32_t n) {
     gw_draft_states *t = &b->drafts.states;
-    if (t->width == 0) {
+    int32_t at = 0, followed = t->width > 0 ? gw_drafts_rows(b, rows, n, &at) : 0;
+    if (followed == 0) {
         return GW_OK;
     }
-    GW_TRY(read_target(b, n));
-    for (int32_t i = 0; i < n; i++) {
-        keep(t, &rows[i], i);
+    double start = gw_seconds_now();
+    GW_TRY(read_target(b, at, followed));
+    for (int32_t i = 0; i < followed; i++) {
+        keep(t, &rows[at + i], i);
     }
+    b->drafts.rest.spent += gw_seconds_now() - start;
     return GW_OK;
+}
+
+int gw_draft_states_has(const gw_batch *b, const gw_seq *s) {
+    const gw_draft_states *t = &b->drafts.states;
+    return t->width == 0 || (t->n[s->slot] > 0 && t->first[s->slot] <= s->drafts.read);
 }
 
 /* The state before a row, or of a model that drafts by blocks its own; zeros where it is not there.
@@ -121,12 +130,12 @@ static void before(const gw_batch *b, const gw_row *row, float *to) {
     }
 }
 
-gw_status gw_draft_states_read(gw_batch *b, const gw_row *rows, int32_t n) {
+gw_status gw_draft_states_read(gw_batch *b, const gw_row *rows, int32_t at, int32_t n) {
     gw_draft_states *t = &b->drafts.states;
     if (t->width == 0) {
         return GW_OK;
     }
-    GW_TRY(read_target(b, n));
+    GW_TRY(read_target(b, at, n));
     const int32_t back = b->drafts.block.rows == 0;
     for (int32_t i = 0; i < n; i++) {
         int follows =

@@ -100,6 +100,7 @@ static gw_status load(gw_batch *b, int32_t page, int32_t place) {
     if (b->drafts.model != NULL) {
         GW_TRY(gw_rows_page_load(b->drafts.model, page, from + h->own));
     }
+    gw_drafts_page_fetched(b, page);
     took(&h->fetch, gw_seconds_now() - start);
     b->stats.host_fetched++;
     return GW_OK;

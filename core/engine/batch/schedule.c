@@ -105,6 +105,7 @@ void gw_seq_leave(gw_batch *b, gw_seq *s) {
             (size_t)(b->n_running - at - 1) * sizeof(gw_seq *));
     b->n_running--;
     b->slot[s->slot] = NULL;
+    gw_drafts_scout_gone(b, s->slot);
     s->slot = -1;
     s->n_named = 0;
     s->drafts.read = 0;
@@ -218,6 +219,7 @@ void gw_seq_publish(gw_batch *b, gw_seq *s) {
     whole = is_private(b, s->r) ? 0 : whole < most ? whole : most;
     int32_t room[GW_PAGE];
     for (; s->n_named < whole; s->n_named++) {
+        gw_drafts_page(b, s->pages[s->n_named], s->drafts.read >= (s->n_named + 1) * GW_PAGE);
         s->name = gw_pages_publish(b->pages, s->pages[s->n_named], s->name,
                                    gw_seq_page(s, s->n_named, room));
     }
@@ -258,7 +260,8 @@ static gw_status collect(gw_batch *b, gw_seq *s, int32_t most, int fetch) {
         gw_pages_drop(b->pages, s->pages[--found]);
     }
     s->n_pages = s->n_named;
-    s->pos = s->drafts.read = s->n_named * GW_PAGE;
+    s->pos = s->n_named * GW_PAGE;
+    s->drafts.read = gw_drafts_pages_read(b, s->pages, s->n_named) * GW_PAGE;
     return status;
 }
 
@@ -364,7 +367,7 @@ static gw_status copy_page(gw_batch *b, gw_seq *s) {
         GW_TRY(gw_rows_copy(of[i], from->slot, s->slot, end - 1, from->pages[page], own,
                             b->copy_room));
     }
-    s->drafts.read = end;
+    s->drafts.read = from->drafts.read >= end ? end : s->drafts.read;
     s->pos = end;
     return GW_OK;
 }
@@ -394,6 +397,7 @@ static gw_status start(gw_batch *b, gw_seq *s) {
     }
     b->host.fetch.doubts += s->passed_up;
     GW_TRY(copy_page(b, s));
+    gw_drafts_scout(b, s);
     GW_TRY(map_pages(b, s, 0));
     if (b->session->states.any && s->pos > 0) {
         GW_TRY(gw_snapshots_load(b, s));

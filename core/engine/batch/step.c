@@ -131,7 +131,7 @@ static int choose_rules(gw_batch *b, int32_t rows) {
 /* Will the next pass be the row behind this one, as far as one can know? */
 static int goes_on_alone(const gw_batch *b, const gw_seq *s) {
     int32_t made = s->n - s->r->n_prompt + 1, next = s->n;
-    return b->n_running == 1 && b->first == NULL && !gw_drafts_on(b) &&
+    return b->n_running == 1 && b->first == NULL && gw_drafts_idle(b) &&
            next < s->n_pages * GW_PAGE && next + 1 < b->n_ctx &&
            (s->r->max_tokens < 0 || made < s->r->max_tokens);
 }
@@ -228,20 +228,23 @@ gw_status gw_batch_decode(gw_batch *b) {
         return GW_OK;
     }
     double start = gw_seconds_now();
+    int32_t texts = 0;
     GW_TRY(run_rows(b, rows));
-    GW_TRY(gw_draft_states_take(b, b->rows, rows));
     double seconds = gw_seconds_now() - start;
+    GW_TRY(gw_draft_states_take(b, b->rows, rows));
+    double taken = gw_seconds_now() - start;
     b->n_passes++;
-    for (int32_t at = 0; at < rows;) {
+    for (int32_t at = 0; at < rows; texts++) {
         int32_t of_it = rows_of(b, at, rows);
         GW_TRY(follow_rows(b, b->of_row[at], at, of_it));
         at += of_it;
     }
     gw_drafts_time(b, rows, seconds);
+    gw_drafts_settle(b, rows, texts, seconds);
     b->stats.steps++;
     b->stats.rows += (uint64_t)rows;
     b->stats.last_rows = rows;
-    b->stats.decode_seconds += seconds;
+    b->stats.decode_seconds += taken;
     b->last_decode = gw_seconds_now() - start;
     return GW_OK;
 }
@@ -382,7 +385,9 @@ static gw_status finish_rows(gw_batch *b, gw_seq *s, int32_t at, int32_t n) {
     if (s->state != GW_SEQ_RUNNING) {
         return GW_OK;
     }
-    s->drafts.read = s->drafts.read == s->pos ? s->end : s->drafts.read;
+    if (s->drafts.read == s->pos && gw_drafts_follow(b, s->slot)) {
+        s->drafts.read = s->end;
+    }
     gw_seq_advance(b, s, s->end);
     gw_seq_publish(b, s);
     GW_TRY(gw_snapshots_save(b, s));
