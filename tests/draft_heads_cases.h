@@ -77,7 +77,7 @@ static inline gw_status hc_keep_own(void *user, gw_session *s, int32_t pos, int3
     return gw_session_hidden_read(s, n - 1, 1, ((hc_states *)user)->own, HC_D);
 }
 
-static inline void hc_give(void *user, int32_t pos, int32_t n, float *rows) {
+static inline int hc_give(void *user, int32_t pos, int32_t n, float *rows) {
     const hc_states *h = user;
     memset(rows, 0, (size_t)n * HC_WIDE * sizeof *rows);
     for (int32_t i = 0; i < n; i++) {
@@ -88,6 +88,7 @@ static inline void hc_give(void *user, int32_t pos, int32_t n, float *rows) {
             memcpy(rows + (size_t)i * HC_WIDE + 3 * HC_D, h->own, sizeof h->own);
         }
     }
+    return 0;
 }
 
 static inline int32_t hc_drafted(gw_session *head) {
@@ -174,13 +175,14 @@ static inline gw_status hc_keep_streams(void *user, gw_session *s, int32_t pos, 
     return gw_session_hidden_read(s, 0, n, h->target[pos], 2 * HC_D);
 }
 
-static inline void hc_give_streams(void *user, int32_t pos, int32_t n, float *rows) {
+static inline int hc_give_streams(void *user, int32_t pos, int32_t n, float *rows) {
     const hc_block_states *h = user;
     const size_t width = (size_t)h->wide + 1;
     memset(rows, 0, (size_t)n * width * sizeof *rows);
     for (int32_t i = 0; i < n; i++) {
         memcpy(rows + (size_t)i * width, h->target[pos + i], (size_t)h->wide * sizeof *rows);
     }
+    return 0;
 }
 
 /* The block after every position, its states read one by one or by nines. */

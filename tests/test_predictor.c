@@ -267,13 +267,14 @@ static gw_status keep(void *user, gw_session *s, int32_t pos, int32_t n) {
     return gw_session_hidden_read(s, 0, n, ((states *)user)->h[pos], D);
 }
 
-static void hand_back(void *user, int32_t pos, int32_t n, float *rows) {
+static int hand_back(void *user, int32_t pos, int32_t n, float *rows) {
     for (int32_t i = 0; i < n; i++) {
         memset(rows + i * D, 0, D * sizeof *rows);
         if (pos + i > 0) {
             memcpy(rows + i * D, ((states *)user)->h[pos + i - 1], D * sizeof *rows);
         }
     }
+    return 0;
 }
 
 static void normed(const double *x, double *y) {

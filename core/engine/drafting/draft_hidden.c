@@ -24,8 +24,9 @@ static float *state_at(const gw_draft_hidden *h, int32_t pos) {
     return h->rows + (size_t)(pos - h->first) * (size_t)h->width;
 }
 
-/* The session's gw_hidden_source_fn: behind what the target holds, states are the draft's own. */
-static void give(void *user, int32_t pos, int32_t n, float *rows) {
+/* The session's gw_hidden_source_fn: behind what the target holds, states are the draft's own. Rows
+ * that take these come one by one. */
+static int give(void *user, int32_t pos, int32_t n, float *rows) {
     gw_drafter *d = user;
     gw_draft_hidden *h = &d->hidden;
     int32_t held = gw_session_pos(d->target), known = 0;
@@ -36,13 +37,18 @@ static void give(void *user, int32_t pos, int32_t n, float *rows) {
         known += at < held;
         if (at < held && at >= h->first && at < h->first + h->n) {
             memcpy(to, state_at(h, at), bytes);
-        } else if (at >= held && at == h->own_pos) {
+        } else if (at >= held && at == h->own_pos && n == 1) {
+            if (gw_session_hidden_stays(d->draft)) {
+                h->read = pos;
+                return 1;
+            }
             memcpy(to, h->own, bytes);
         } else {
             memset(to, 0, bytes);
         }
     }
     h->read = pos + known;
+    return 0;
 }
 
 /* The draft model reads all that waits; the last state stays, for the row after it. */
@@ -106,6 +112,9 @@ static gw_status take(void *user, gw_session *target, int32_t pos, int32_t n) {
 static gw_status take_own(void *user, gw_session *draft, int32_t pos, int32_t n) {
     gw_draft_hidden *h = &((gw_drafter *)user)->hidden;
     h->own_pos = pos + n - 1;
+    if (gw_session_hidden_stays(draft)) {
+        return gw_session_hidden_keep(draft, n - 1);
+    }
     return gw_session_hidden_read(draft, n - 1, 1, h->own + h->own_at, h->width - h->own_at);
 }
 

@@ -78,8 +78,12 @@ void gw_session_hidden_free(gw_session *s) {
         s->model->place.devices[h->on.device].backend->release(h->buffer);
     }
     for (int d = 0; d < s->model->place.n_devices; d++) {
+        const gw_backend *backend = s->model->place.devices[d].backend;
         if (h->marks[d] != NULL) {
-            s->model->place.devices[d].backend->release(h->marks[d]);
+            backend->release(h->marks[d]);
+        }
+        if (h->zeros[d] != NULL) {
+            backend->release(h->zeros[d]);
         }
     }
     free_taps(s);
@@ -144,6 +148,21 @@ gw_status gw_session_hidden_read(gw_session *s, int32_t at, int32_t n, float *ou
     return GW_OK;
 }
 
+int gw_session_hidden_stays(const gw_session *s) {
+    const gw_backend *own = s->model->place.devices[s->hidden.on.device].backend;
+    const int v = gw_weights_blueprint(s->model->weights)->given;
+    int stays = s->hidden.buffer != NULL && own->copy != NULL;
+    for (int d = 0; d < s->model->place.n_devices; d++) {
+        stays &= s->kept[d][v] == NULL || s->model->place.devices[d].backend == own;
+    }
+    return stays;
+}
+
+gw_status gw_session_hidden_keep(gw_session *s, int32_t row) {
+    s->hidden.own_row = row;
+    return gw_pass_run(s, s->hidden.pass[s->step.n > s->hidden.widest], gw_plan_start);
+}
+
 gw_status gw_session_hidden_tell(gw_session *s, int32_t pos) {
     return s->hidden.watch != NULL ? s->hidden.watch(s->hidden.watch_user, s, pos, s->step.n)
                                    : GW_OK;
@@ -159,6 +178,7 @@ void gw_session_hidden_source(gw_session *s, gw_hidden_source_fn fn, void *user)
 gw_status gw_session_hidden_give(gw_session *s, const float *rows, int32_t n) {
     int v = gw_weights_blueprint(s->model->weights)->given;
     size_t bytes = (size_t)n * (size_t)gw_model_given_width(s->model) * sizeof(float);
+    s->hidden.cleared = 0;
     for (int d = 0; d < s->model->place.n_devices; d++) {
         GW_TRY(s->kept[d][v] != NULL
                    ? s->model->place.devices[d].backend->write(s->kept[d][v], 0, rows, bytes)
@@ -206,9 +226,34 @@ static gw_status give_marks(gw_session *s) {
     return GW_OK;
 }
 
+/* The row's own state is the last part of what it takes; the rest, a target's, is zeros. */
+static gw_status give_own(gw_session *s) {
+    gw_hidden *h = &s->hidden;
+    const int v = gw_weights_blueprint(s->model->weights)->given;
+    const size_t own = (size_t)s->model->hp.d_model * sizeof(float);
+    const size_t rest = (size_t)gw_model_given_width(s->model) * sizeof(float) - own;
+    for (int d = 0; d < s->model->place.n_devices; d++) {
+        const gw_plan_device *to = &s->model->place.devices[d];
+        struct gw_buffer *given = s->kept[d][v];
+        if (given == NULL) {
+            continue;
+        }
+        if (rest > 0 && h->zeros[d] == NULL) {
+            GW_TRY(to->backend->alloc(to->device, rest, &h->zeros[d]));
+        }
+        if (rest > 0 && !h->cleared) {
+            GW_TRY(to->backend->copy(given, 0, h->zeros[d], 0, rest));
+        }
+        GW_TRY(to->backend->copy(given, rest, h->buffer, (size_t)h->own_row * own, own));
+    }
+    h->cleared = 1;
+    return GW_OK;
+}
+
 gw_status gw_session_hidden_ask(gw_session *s, int32_t pos) {
     gw_hidden *h = &s->hidden;
     if (h->marked) {
+        h->cleared = 0;
         return give_marks(s);
     }
     int widest = gw_session_widest(s), most = s->most_rows > widest ? s->most_rows : widest;
@@ -224,6 +269,8 @@ gw_status gw_session_hidden_ask(gw_session *s, int32_t pos) {
     if (h->source == NULL) {
         return gw_session_hidden_give(s, h->rows, most);
     }
-    h->source(h->source_user, pos, s->step.n, h->rows);
+    if (h->source(h->source_user, pos, s->step.n, h->rows)) {
+        return give_own(s);
+    }
     return gw_session_hidden_give(s, h->rows, s->step.n);
 }

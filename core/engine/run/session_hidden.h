@@ -37,8 +37,14 @@ void gw_session_hidden_watch(gw_session *s, gw_hidden_fn fn, void *user);
 /* Of rows [at, at + n) of the pass that has just run: out [n, stride], the first of each. */
 gw_status gw_session_hidden_read(gw_session *s, int32_t at, int32_t n, float *out, int32_t stride);
 
+/* Does the session's own state stay on its device from one row to the next? Else it is read. */
+int gw_session_hidden_stays(const gw_session *s);
+/* Where it does: row `row` of the pass that has just run has the state that the next one takes. */
+gw_status gw_session_hidden_keep(gw_session *s, int32_t row);
+
 /* Where a session that predicts has hidden states from, for each pass of it: fn fills rows [n,
- * width] for positions [pos, pos + n). Without one they are zeros. */
+ * width] for positions [pos, pos + n) and returns 0, or (1) the pass has one row, which takes the
+ * state that gw_session_hidden_keep has kept. Without one they are zeros. */
 void gw_session_hidden_source(gw_session *s, gw_hidden_source_fn fn, void *user);
 /* Of a model that drafts by blocks: the rows of passes to come are a block's (1), which have no
  * states, or text (0). */

@@ -34,7 +34,7 @@ typedef struct gw_pass {
 /* session_hidden.h */
 enum { GW_TAPS = 8 };
 typedef gw_status (*gw_hidden_fn)(void *user, gw_session *s, int32_t pos, int32_t n);
-typedef void (*gw_hidden_source_fn)(void *user, int32_t pos, int32_t n, float *rows);
+typedef int (*gw_hidden_source_fn)(void *user, int32_t pos, int32_t n, float *rows);
 typedef struct gw_hidden {
     struct gw_buffer *buffer; /* NULL: nobody asks */
     gw_tensor on;
@@ -54,6 +54,10 @@ typedef struct gw_hidden {
     struct gw_buffer *tap_buffer[GW_TAPS];
     gw_tensor tap_on[GW_TAPS];
     float *read; /* [rows, d] */
+    /* Its own state, after row own_row of the pass before, that waits on the device. */
+    int32_t own_row;
+    struct gw_buffer *zeros[GW_MAX_DEVICES]; /* of what a row takes before that */
+    int cleared;                             /* these are there already         */
 } gw_hidden;
 
 typedef struct gw_layer_range {
