@@ -207,6 +207,7 @@ static int time_width(const app_options *o, gw_model *model, const gw_model_info
                            .draft_model = draft->model,
                            .draft_lookup = draft->lookup,
                            .draft_length = o->draft_length,
+                           .draft_assume = o->assume_acceptance,
                            .cancel = signals_cancel()};
     parallel_figures sum = {0}, one;
     gw_status status = gw_batch_new(model, &bo, &batch);

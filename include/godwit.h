@@ -744,6 +744,7 @@ typedef struct gw_batch_options {
     int read_ahead; /* with nothing else to do, answers are read as prompts of next turns, which
                        share their pages: texts that wait for it are `work` of gw_batch_step */
     uint64_t cache_host_bytes; /* main memory for pages that the cache lets go; 0: none */
+    double draft_assume; /* 0: off; else accept drafts with this probability: to measure */
 } gw_batch_options;
 
 /* Takes all the memory that passes need. Layers are placed for a cache of so many tokens when

@@ -18,8 +18,8 @@ gw_status gw_graph_new(const gw_graph_inputs *in, gw_graph *out) {
         cards = (size_t)in->groups[d].n > cards ? (size_t)in->groups[d].n : cards;
     }
     size_t most = cards * (EACH * (size_t)bp->n_blocks * ((size_t)in->hp->n_layers + 1) + 4);
-    most += (size_t)in->n_taps;
-    gw_graph g = {.max_nodes = most, .max_tensors = most + 4 + views + (size_t)in->n_taps};
+    most += 2 * (size_t)in->n_taps;
+    gw_graph g = {.max_nodes = most, .max_tensors = most + 4 + views + 3 * (size_t)in->n_taps};
     g.nodes = calloc(g.max_nodes, sizeof *g.nodes);
     g.blocks = calloc(g.max_nodes, sizeof *g.blocks);
     g.tensors = calloc(g.max_tensors, sizeof *g.tensors);
@@ -662,6 +662,29 @@ static void start_walk(gw_graph *graph, const gw_graph_inputs *in, int first,
     }
 }
 
+/* All taps side by side: as many as a node has inputs at a time, each time after those before. */
+static void join_taps(walk *w) {
+    enum { AT_ONCE = 4 };
+    const int64_t d = w->in->hp->d_model;
+    gw_tensor *before = NULL;
+    for (int i = 0; w->in->joined != NULL && i < w->in->n_taps;) {
+        int k = 0;
+        gw_tensor *in[AT_ONCE];
+        if (before != NULL) {
+            in[k++] = before;
+        }
+        while (k < AT_ONCE && i < w->in->n_taps) {
+            in[k++] = view_of_rows(w, &w->in->taps[i++]);
+        }
+        w->device = w->in->joined->device;
+        gw_tensor *out = i == w->in->n_taps ? view_of_rows(w, w->in->joined)
+                                            : new_tensor(w, GW_FMT_F32, i * d);
+        gw_node *node = new_node(w, GW_OP_COLUMNS, "taps", out);
+        memcpy(node->in, in, (size_t)k * sizeof *in);
+        before = out;
+    }
+}
+
 /* Copies of the stream as it is before a layer. */
 static void tap(walk *w, int layer) {
     for (int i = 0; i < w->in->n_taps; i++) {
@@ -691,6 +714,7 @@ void gw_graph_body(gw_graph *graph, const gw_graph_inputs *in, int first, int en
     }
     if (end == in->hp->n_layers) {
         tap(w, end);
+        join_taps(w);
     }
 }
 

@@ -48,8 +48,9 @@ typedef struct gw_graph_inputs {
     const gw_tensor *choice;
     gw_tensor hidden, pooled, scores; /* of texts; placed on the device of the last layer */
     /* Of a target of a head that drafts: [n_taps] of [rows, d] f32, placed: copies of the stream
-     * before layer tap_layer[i]; n_layers: after the last one. */
-    const gw_tensor *taps;
+     * before layer tap_layer[i]; n_layers: after the last one. joined: NULL, or [rows, n_taps*d]
+     * on the same device, in which they stand side by side once the last layer has run. */
+    const gw_tensor *taps, *joined;
     const int32_t *tap_layer;
     int n_taps;
     int both;                         /* rows see positions up to step.last: those of a picture */

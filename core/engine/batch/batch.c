@@ -25,6 +25,10 @@ static gw_status read_options(gw_batch *b, const gw_batch_options *given, size_t
     if (o->queue < 0 || o->queue_tokens < 0 || o->cache_tokens < 0 || !(o->step_seconds >= 0.0)) {
         return gw_fail(GW_E_ARGUMENT, "batch", "a limit below 0");
     }
+    if (!(o->draft_assume >= 0.0 && o->draft_assume <= 1.0)) {
+        return gw_fail(GW_E_ARGUMENT, "assumed acceptance", "%g is not between 0 and 1",
+                       o->draft_assume);
+    }
     o->parallel = o->parallel > 0 ? o->parallel : PARALLEL;
     o->queue = o->queue > 0 ? o->queue : QUEUE;
     b->parallel = o->parallel;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/engine/batch/batch_state.h"
+#include "core/engine/drafting/draft_accept.h"
 
 static const double step_of_cards = 0.05, step_of_cpu = 0.2, step_alone = 0.25; /* seconds */
 
@@ -170,8 +171,18 @@ static gw_status run_rows(gw_batch *b, int32_t rows) {
     return GW_OK;
 }
 
-/* The token behind row i, the last one of s so far. */
-static gw_status follow(gw_batch *b, gw_seq *s, int32_t i) {
+/* Is the draft j of s taken without a look at what is picked, to measure? */
+static int is_assumed(const gw_batch *b, const gw_seq *s, int32_t j) {
+    return b->o.draft_assume > 0 && j < s->drafts.n &&
+           (double)gw_draft_uniform((uint64_t)s->admitted, 0, s->n) < b->o.draft_assume;
+}
+
+/* The token behind row i, the last one of s so far; its draft j stands in the next row. */
+static gw_status follow(gw_batch *b, gw_seq *s, int32_t i, int32_t j) {
+    if (is_assumed(b, s, j)) {
+        gw_seq_take(b, s, s->drafts.token[j]);
+        return GW_OK;
+    }
     if (b->drawn[i] >= 0) {
         gw_seq_take(b, s, b->drawn[i]);
         return GW_OK;
@@ -197,7 +208,7 @@ static gw_status follow_rows(gw_batch *b, gw_seq *s, int32_t at, int32_t n) {
     }
     atomic_fetch_add(&r->handles, 1); /* its end may be the request's */
     for (int goes_on = 1; goes_on && status == GW_OK; kept += goes_on) {
-        status = follow(b, s, at + last + kept);
+        status = follow(b, s, at + last + kept, kept);
         goes_on = s->state == GW_SEQ_RUNNING && kept < drafted && s->n == before + kept + 1 &&
                   s->tokens[before + kept] == s->drafts.token[kept];
     }

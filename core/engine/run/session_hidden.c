@@ -67,6 +67,10 @@ static void free_taps(gw_session *s) {
         }
         h->tap_buffer[i] = NULL;
     }
+    if (h->joined.buf != NULL) {
+        s->model->place.devices[h->joined.device].backend->release(h->joined.buf);
+    }
+    h->joined.buf = NULL;
     free(h->read);
     h->read = NULL;
     h->n_taps = 0;
@@ -97,6 +101,29 @@ void gw_session_hidden_watch(gw_session *s, gw_hidden_fn fn, void *user) {
     s->hidden.watch_user = user;
 }
 
+/* Taps on one device stand side by side there too, so that one reading has all. */
+static gw_status join_taps(gw_session *s, int64_t rows, int64_t width) {
+    gw_hidden *h = &s->hidden;
+    const int d = h->tap_on[0].device;
+    const gw_plan_device *to = &s->model->place.devices[d];
+    int together = h->n_taps > 1;
+    for (int i = 1; i < h->n_taps; i++) {
+        together &= h->tap_on[i].device == d;
+    }
+    if (!together) {
+        return GW_OK;
+    }
+    struct gw_buffer *buffer = NULL;
+    GW_TRY(to->backend->alloc(to->device, (size_t)(rows * width) * sizeof(float), &buffer));
+    h->joined = (gw_tensor){.name = "taps",
+                            .fmt = GW_FMT_F32,
+                            .n_dim = 2,
+                            .dim = {rows, width},
+                            .buf = buffer,
+                            .device = d};
+    return GW_OK;
+}
+
 gw_status gw_session_hidden_tap(gw_session *s, const int32_t *layer, int n) {
     gw_hidden *h = &s->hidden;
     const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
@@ -120,6 +147,8 @@ gw_status gw_session_hidden_tap(gw_session *s, const int32_t *layer, int n) {
                                   &h->tap_buffer[i]));
         h->tap_on[i].buf = h->tap_buffer[i];
     }
+    GW_TRY(join_taps(s, rows, (int64_t)n * (int64_t)width));
+    width *= h->joined.buf != NULL ? (size_t)n : 1;
     h->read = malloc((size_t)rows * width * sizeof *h->read);
     if (h->read == NULL) {
         return gw_fail(GW_E_NOMEM, "draft", "no memory for hidden states of %d rows", rows);
@@ -130,14 +159,17 @@ gw_status gw_session_hidden_tap(gw_session *s, const int32_t *layer, int n) {
 
 gw_status gw_session_hidden_read(gw_session *s, int32_t at, int32_t n, float *out, int32_t stride) {
     gw_hidden *h = &s->hidden;
-    int parts = h->n_taps > 0 ? h->n_taps : 1;
-    size_t d = (size_t)s->model->hp.d_model, row = d * sizeof(float);
+    int parts = h->n_taps > 0 && h->joined.buf == NULL ? h->n_taps : 1;
+    size_t d = (size_t)(gw_session_hidden_width(s) / parts), row = d * sizeof(float);
     if (h->n_taps == 0) {
         GW_TRY(gw_pass_run(s, h->pass[s->step.n > h->widest], gw_plan_run));
     }
     for (int i = 0; i < parts; i++) {
-        struct gw_buffer *from = h->n_taps > 0 ? h->tap_buffer[i] : h->buffer;
-        int device = h->n_taps > 0 ? h->tap_on[i].device : h->on.device;
+        const gw_tensor *on = h->n_taps == 0          ? &h->on
+                              : h->joined.buf != NULL ? &h->joined
+                                                      : &h->tap_on[i];
+        struct gw_buffer *from = on->buf;
+        int device = on->device;
         float *to = (size_t)stride == d ? out : h->read;
         GW_TRY(s->model->place.devices[device].backend->read(from, (size_t)at * row, to,
                                                              (size_t)n * row));

@@ -84,6 +84,7 @@ gw_status gw_pass_draw(gw_session *s, gw_pass *p, int rows, gw_order order, gw_p
     in.taps = s->hidden.tap_on;
     in.tap_layer = s->hidden.tap_layer;
     in.n_taps = s->hidden.n_taps;
+    in.joined = s->hidden.joined.buf != NULL ? &s->hidden.joined : NULL;
     GW_TRY(gw_graph_new(&in, &p->graph));
     if (parts == GW_PASS_BODY || parts == GW_PASS_PICTURE || parts == GW_PASS_WHOLE ||
         parts == GW_PASS_NEXT || fetched) {

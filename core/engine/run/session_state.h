@@ -53,7 +53,8 @@ typedef struct gw_hidden {
     int32_t tap_layer[GW_TAPS];
     struct gw_buffer *tap_buffer[GW_TAPS];
     gw_tensor tap_on[GW_TAPS];
-    float *read; /* [rows, d] */
+    gw_tensor joined; /* [rows, n_taps*d], of several on one device; buf NULL: none */
+    float *read;      /* [rows, d], or of joined taps all of that */
     /* Its own state, after row own_row of the pass before, that waits on the device. */
     int32_t own_row;
     struct gw_buffer *zeros[GW_MAX_DEVICES]; /* of what a row takes before that */
