@@ -4,8 +4,9 @@ per-layer-input models, and of drafters by blocks, for speed and memory, not for
 
     bench/make_shapes.py SHAPE FORMAT OUT.gguf [--layers N] [--vocab N] [--seed N]
 
-SHAPE: qwen3.5-35b-a3b, qwen3.5-27b, deepseek-v2-lite, gemma4-e2b; dflash-8b-16 and dflash-8b-8, for
-a model 4,096 wide of 128,256 tokens and 31 layers or more, whose embedding and head they take.
+SHAPE: qwen3.5-35b-a3b, qwen3.5-27b, deepseek-v2-lite, gemma4-e2b; dflash-8b-16, dflash-8b-8 and
+eagle3-8b, for a model 4,096 wide of 128,256 tokens and 31 layers or more, whose embedding, and of
+the first two its head, they take.
 FORMAT: f16, q8_0, q4_k; rows that are no multiple of 256 wide take q5_0 instead of q4_k.
 Weights are about N(0, 0.02), norms 1; one draw of each shape serves all layers. Needs numpy.
 """
@@ -16,7 +17,7 @@ import numpy as np
 
 # number of the type in a file, weights of a block, its bytes
 FORMATS = {"f32": (0, 1, 4), "f16": (1, 1, 2), "q5_0": (6, 32, 22), "q8_0": (8, 32, 34),
-           "q4_k": (12, 256, 144)}
+           "q4_k": (12, 256, 144), "i64": (27, 1, 8)}
 FILE_TYPES = {"f16": 1, "q8_0": 7, "q4_k": 15}
 
 QWEN = dict(kv_heads=2, head=256, rotary=64, keys=16, wide=128, taps=4, every=4, vocab=248320,
@@ -34,7 +35,9 @@ SHAPES = {
                        vocab=262144, context=131072, base=1e6),
 } | {f"dflash-8b-{n}": dict(arch="dflash", layers=5, width=4096, heads=32, kv_heads=8, head=128,
                             ff=12288, block=n, taps=(2, 9, 16, 23, 30), vocab=128256, context=8192,
-                            base=1e6) for n in (8, 16)}
+                            base=1e6) for n in (8, 16)} | {
+    "eagle3-8b": dict(arch="eagle3", layers=1, width=4096, heads=32, kv_heads=8, head=128, ff=14336,
+                      taps=(2, 16, 29), rows=32000, vocab=128256, context=8192, base=5e5)}
 
 
 # ---- values of GGUF's header ------------------------------------------------------------------
@@ -237,7 +240,22 @@ def dflash(s):
     return keys_of, out
 
 
-FAMILIES = {"qwen35": qwen, "qwen35moe": qwen, "deepseek2": deepseek, "gemma4": gemma, "dflash": dflash}
+def eagle3(s):
+    d, heads, kv = s["width"], s["heads"] * s["head"], s["kv_heads"] * s["head"]
+    keys_of = {"attention.head_count_kv": u32(s["kv_heads"]), "attention.key_length": u32(s["head"]),
+               "attention.value_length": u32(s["head"]), "rope.dimension_count": u32(s["head"]),
+               "feed_forward_length": u32(s["ff"]), "extract_layers": numbers(s["taps"]),
+               "target_hidden_size": u32(d), "vocab_size": u32(s["vocab"])}
+    p = "blk.0."
+    out = [("fc.weight", (d, len(s["taps"]) * d), "big", 0), ("d2t", (s["rows"],), "i64", 0)]
+    out += [(p + f"{n}.weight", (d,), "f32", 1) for n in ("attn_norm", "attn_norm_2", "ffn_norm")]
+    out += [(p + "attn_q.weight", (heads, 2 * d), "big", 0), (p + "attn_k.weight", (kv, 2 * d), "big", 0),
+            (p + "attn_v.weight", (kv, 2 * d), "big", 0), (p + "attn_output.weight", (d, heads), "big", 0),
+            ("output.weight", (s["rows"], d), "big", 0)]
+    return keys_of, out + gated(p, "", d, s["ff"])
+
+
+FAMILIES = {"eagle3": eagle3, "qwen35": qwen, "qwen35moe": qwen, "deepseek2": deepseek, "gemma4": gemma, "dflash": dflash}
 
 
 # ---- values of weights --------------------------------------------------------------------------
@@ -292,10 +310,11 @@ def main():
     arch, rng = s["arch"], np.random.default_rng(args.seed)
     keys, tensors = FAMILIES[arch](s)
     d = s["width"]
-    if arch != "dflash":
+    drafts = arch in ("dflash", "eagle3")
+    if not drafts:
         tensors = [("token_embd.weight", (s["vocab"], d), "big", 0)] + tensors
     tensors += [("output_norm.weight", (d,), "f32", 1)]
-    if arch not in ("gemma4", "dflash"):  # the one takes its embedding again
+    if arch != "gemma4" and not drafts:  # the one takes its embedding again
         tensors += [("output.weight", (s["vocab"], d), "big", 0)]
     tensors = [(n, shape, format_of(shape, kind, args.format), how)
                for n, shape, kind, how in tensors]
@@ -320,7 +339,9 @@ def main():
     with open(args.out, "wb") as out:
         out.write(head + bytes(padded(len(head)) - len(head)))
         for name, shape, fmt, how in tensors:
-            if how != 0:
+            if fmt == "i64":  # tokens of a head's vocabulary: every fourth
+                raw = (4 * np.arange(shape[0], dtype="<i8")).tobytes()
+            elif how != 0:
                 raw = np.full(shape, how, "<f4").tobytes()
             else:
                 if (shape, fmt) not in drawn:

@@ -990,13 +990,13 @@ static void test_rest(void **state) {
     for (; passes < 40 && !b.drafts.rest.on; passes++) { /* none does */
         pass_of(&b, 8, 0);
     }
-    /* what it may lose, and what it had gained: three passes each, and a hundredth of the time */
+    /* what it may lose, and what it had gained: three passes each, and a share of the time */
     assert_in_range(passes, 12, 32);
     assert_int_equal(b.stats.draft_rests, 1);
     gw_drafts_scout(&b, &s); /* too early */
     assert_false(gw_drafts_follow(&b, 2));
     assert_true(gw_drafts_idle(&b));
-    for (int i = 0; i < 600; i++) {
+    for (int i = 0; i < 1000; i++) {
         pass_of(&b, 0, 0);
     }
     s.pos = 64;
@@ -1013,7 +1013,7 @@ static void test_rest(void **state) {
         pass_of(&b, 4, 0);
     }
     assert_true(gw_drafts_idle(&b));
-    for (int i = 0; i < 600; i++) {
+    for (int i = 0; i < 1000; i++) {
         pass_of(&b, 0, 0);
     }
     gw_drafts_scout(&b, &s);

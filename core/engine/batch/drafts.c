@@ -7,11 +7,16 @@
 
 #include "core/engine/batch/batch_state.h"
 #include "core/engine/drafting/draft.h"
+#include "core/engine/run/session_hidden.h"
 
-/* Passes after which the time of a width is no longer believed. */
-enum { FORGET_AFTER = 256 };
+/* Passes after which the time of a width is no longer believed; after which it is taken anew, by a
+ * pass without drafts, that drafts are compared with. */
+enum { FORGET_AFTER = 256, MEASURE_AFTER = 64 };
 /* Of a pass of a model that drafts by blocks: a block, and what its text has missed. */
 enum { BLOCK_ROWS = 2 * GW_DECODE_MAX };
+/* Of the first step of a model that takes hidden states, rows of each text; most of them have some
+ * two drafts that stayed. */
+enum { ROWS_OF_TEXT = 4 };
 /* Drafts in a pass of a text that tries whether the draft model pays. */
 enum { PROBE = 4 };
 /* Of drafts, how many of them the common experience is worth against a sequence's own; what is left
@@ -34,6 +39,10 @@ static gw_status open_model(gw_batch *b, gw_model *model) {
     d->block = gw_model_draft_block(model);
     if (d->block.rows > 0 && sharing.widest < BLOCK_ROWS) {
         sharing.widest = BLOCK_ROWS;
+    } else if (d->block.rows == 0 && gw_model_predicts(model)) {
+        int32_t rows = ROWS_OF_TEXT * b->parallel; /* what was kept is read again, then one row */
+        rows = rows < GW_PARALLEL_MAX ? rows : GW_PARALLEL_MAX;
+        sharing.widest = sharing.widest > rows ? sharing.widest : rows;
     }
     int32_t its = gw_model_n_vocab(model), ours = gw_model_n_vocab(b->model);
     GW_TRY(gw_draft_same_vocab(b->model, model));
@@ -189,13 +198,19 @@ static int32_t best_next(const gw_batch *b, int32_t n, const int32_t *most, cons
     return best;
 }
 
+/* Is it known, of late, what a pass of these rows takes without drafts? */
+static int is_measured(const gw_drafts *d, int32_t base) {
+    const gw_timing *t = &d->width[base > 0 ? base - 1 : 0];
+    return base > 0 && t->n > 1 && d->passes - t->last <= MEASURE_AFTER;
+}
+
 /* The best beginning of the list of drafts in falling order of their chances. */
 static void choose_lengths(gw_batch *b, int32_t n, const int32_t *most, int32_t base,
                            int32_t room) {
     gw_drafts *d = &b->drafts;
     double alive[GW_PARALLEL_MAX], tokens = n, value, drafting = 0.0;
     int32_t order[GW_PARALLEL_MAX], taken = 0, keep = 0, steps = 0;
-    double plain = gw_drafts_pass_seconds(d, base), best = plain > 0.0 ? WORTH_IT * n / plain : 0.0;
+    double plain = gw_drafts_pass_seconds(d, base), best = WORTH_IT * n / plain;
     for (int32_t i = 0; i < n; i++) {
         alive[i] = 1.0;
     }
@@ -214,8 +229,8 @@ static void choose_lengths(gw_batch *b, int32_t n, const int32_t *most, int32_t 
         }
         tokens += value;
         double seconds = gw_drafts_pass_seconds(d, base + taken + 1) + drafting;
-        if (plain == 0.0 || tokens / seconds > best) {
-            best = plain == 0.0 ? 0.0 : tokens / seconds;
+        if (tokens / seconds > best) {
+            best = tokens / seconds;
             keep = taken + 1;
         }
     }
@@ -324,8 +339,9 @@ static gw_status read_states(gw_batch *b, int32_t n) {
     return GW_OK;
 }
 
-/* Rows of step j: of each sequence that has that many drafts before it and one more to come. */
-static int32_t fill_step(gw_batch *b, int32_t n, int32_t j) {
+/* Rows of step j: of each sequence that has that many drafts before it and one more to come; at [n]:
+ * which. Of the first step what a sequence has missed comes before its row. */
+static int32_t fill_step(gw_batch *b, int32_t n, int32_t j, int32_t *at) {
     gw_drafts *d = &b->drafts;
     int32_t rows = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -333,10 +349,30 @@ static int32_t fill_step(gw_batch *b, int32_t n, int32_t j) {
         if (s->drafts.n <= j) {
             continue;
         }
+        for (; j == 0 && s->drafts.read < s->n - 1; s->drafts.read++) {
+            int32_t p = s->drafts.read;
+            d->rows[rows++] = (gw_row){.token = s->tokens[p], .pos = p, .slot = s->slot};
+        }
         int32_t p = s->n - 1 + j, token = j == 0 ? s->tokens[p] : s->drafts.token[j - 1];
+        at[i] = rows;
         d->rows[rows++] = (gw_row){.token = token, .pos = p, .slot = s->slot};
     }
     return rows;
+}
+
+/* So much of a sequence's rows as the first step has no room for is read before, as a prompt. */
+static gw_status read_long(gw_batch *b, int32_t n) {
+    gw_drafts *d = &b->drafts;
+    int32_t missed = 0, room = n > 0 ? gw_session_widest(d->model) - n : 0;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t own = d->of[i]->n - 1 - d->of[i]->drafts.read;
+        if (own > GW_DECODE_MAX || own > room) {
+            GW_TRY(catch_up(b, d->of[i], d->of[i]->n - 1, &missed));
+        } else {
+            room -= own > 0 ? own : 0;
+        }
+    }
+    return read_rows(b, &missed);
 }
 
 /* By which rule the device draws from a row of the sequence; 0: it does not. */
@@ -368,17 +404,19 @@ static gw_status draw(gw_drafts *d, int32_t n, const int *ruled) {
     return GW_OK;
 }
 
-static gw_status draw_step(gw_batch *b, int32_t n, int32_t j) {
+static gw_status draw_step(gw_batch *b, int32_t n, int32_t j, int32_t rows, const int32_t *at) {
+    const gw_choice none = {.temperature = 0.0f, .first = 1};
     gw_drafts *d = &b->drafts;
-    int32_t row = 0;
-    int ruled[GW_PARALLEL_MAX];
+    int ruled[GW_PARALLEL_MAX] = {0};
+    for (int32_t row = 0; row < rows; row++) {
+        d->rules[row] = none;
+    }
     for (int32_t i = 0; i < n; i++) {
         if (d->of[i]->drafts.n > j) {
-            ruled[row] = rule_of(d, d->of[i], &d->rules[row]);
-            row++;
+            ruled[at[i]] = rule_of(d, d->of[i], &d->rules[at[i]]);
         }
     }
-    return draw(d, row, ruled);
+    return draw(d, rows, ruled);
 }
 
 /* Draft number j of a sequence, drawn or out of the logits of a row; there is none: it has no more.
@@ -405,14 +443,14 @@ static gw_status take_draft(gw_drafts *d, gw_seq *s, int32_t j, int32_t row) {
     return GW_OK;
 }
 
-/* The drafts of step j; a sequence for which there is none has no more. */
-static gw_status take_step(gw_batch *b, int32_t n, int32_t j) {
+/* The drafts of step j, whose rows have run; a sequence for which there is none has no more. */
+static gw_status take_step(gw_batch *b, int32_t n, int32_t j, int32_t rows, const int32_t *at) {
     gw_drafts *d = &b->drafts;
-    GW_TRY(draw_step(b, n, j));
-    for (int32_t i = 0, row = 0; i < n; i++) {
+    GW_TRY(draw_step(b, n, j, rows, at));
+    for (int32_t i = 0; i < n; i++) {
         gw_seq *s = d->of[i];
         if (s->drafts.n > j) {
-            GW_TRY(take_draft(d, s, j, row++));
+            GW_TRY(take_draft(d, s, j, at[i]));
         }
     }
     return GW_OK;
@@ -490,13 +528,10 @@ static gw_status draft_by_blocks(gw_batch *b, int32_t n) {
 /* Drafts of the n sequences of d->of, as many as each has been promised. */
 static gw_status draft_by_model(gw_batch *b, int32_t n) {
     gw_drafts *d = &b->drafts;
-    int32_t missed = 0;
-    for (int32_t i = 0; i < n; i++) {
-        GW_TRY(catch_up(b, d->of[i], d->of[i]->n - 1, &missed));
-    }
-    GW_TRY(read_rows(b, &missed));
+    int32_t at[GW_PARALLEL_MAX];
+    GW_TRY(read_long(b, n));
     for (int32_t j = 0; j < GW_DRAFT_MAX; j++) {
-        int32_t rows = fill_step(b, n, j);
+        int32_t rows = fill_step(b, n, j, at);
         if (rows == 0) {
             break;
         }
@@ -504,7 +539,7 @@ static gw_status draft_by_model(gw_batch *b, int32_t n) {
         GW_TRY(gw_draft_states_give(b, d->rows, rows, j > 0));
         GW_TRY(gw_rows_decode(d->model, d->rows, rows, NULL, NULL));
         GW_TRY(gw_draft_states_own(b, d->rows, rows));
-        GW_TRY(take_step(b, n, j));
+        GW_TRY(take_step(b, n, j, rows, at));
         gw_timing_add(&d->step, gw_seconds_now() - start, d->passes);
     }
     for (int32_t i = 0; i < n; i++) { /* what was fed: the last token and all drafts but the last */
@@ -564,8 +599,10 @@ gw_status gw_drafts_propose(gw_batch *b, int32_t n, int32_t room) {
     if (d->length.mode == GW_LENGTH_FIXED || b->o.disorder != 0) {
         fixed_lengths(b, n, most, room);
     } else {
-        choose_lengths(b, n, most, base, room);
-        probe(b, n, most, room);
+        if (is_measured(d, base)) {
+            choose_lengths(b, n, most, base, room);
+            probe(b, n, most, room);
+        }
     }
     for (int32_t i = 0; i < n; i++) {
         gw_seq *s = b->order[i];

@@ -13,7 +13,7 @@
 
 /* What may be lost: so many passes, and this share of the time of all. A scout begins when so many
  * passes of that are left, and ends the rest if it has gained after so many with drafts. */
-static const double LOST_PASSES = 3.0, LOST_SHARE = 0.01, SCOUT_PASSES = 4.0;
+static const double LOST_PASSES = 3.0, LOST_SHARE = 0.005, SCOUT_PASSES = 4.0;
 enum { PROOF = 16 };
 
 gw_status gw_drafts_rest_open(gw_batch *b) {
