@@ -55,6 +55,7 @@ typedef struct gw_drafts_rest {
     int on, ever;   /* it follows no text but the scout; it once did     */
     int32_t scout;  /* a slot; -1: none                                  */
     int32_t tried;  /* passes in which there were drafts, since it began */
+    uint64_t passes; /* and in all                                       */
     double trial;   /* lost before that                                  */
     double lost, elapsed, plain; /* so far; of all passes; of a pass without drafts */
     double spent;         /* by the draft model, and its states, for the pass to come */

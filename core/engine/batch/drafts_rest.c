@@ -14,7 +14,10 @@
 /* What may be lost: so many passes, and this share of the time of all. A scout begins when so many
  * passes of that are left, and ends the rest if it has gained after so many with drafts. */
 static const double LOST_PASSES = 3.0, LOST_SHARE = 0.005, SCOUT_PASSES = 4.0;
-enum { PROOF = 16 };
+/* The first passes with drafts are not counted, since kernels and graphs are made ready there; one
+ * pass costs at most so many plain ones, or the machine was interrupted. */
+enum { PROOF = 16, FIRST = 8 };
+static const double MOST = 4.0;
 
 gw_status gw_drafts_rest_open(gw_batch *b) {
     gw_drafts_rest *r = &b->drafts.rest;
@@ -124,11 +127,13 @@ static void count(gw_batch *b, int32_t rows, int32_t texts, double seconds) {
     gw_drafts_rest *r = &b->drafts.rest;
     double plain = gw_drafts_pass_seconds(&b->drafts, rows - r->drafted);
     r->plain = plain > 0.0 ? plain : seconds;
+    double cost = r->spent + (r->drafted > 0 ? seconds - r->plain : 0.0);
     r->elapsed += seconds + r->spent;
-    r->lost += r->spent;
-    if (r->drafted > 0) {
-        r->lost += seconds - r->plain - r->kept * r->plain / texts;
-        r->tried++;
+    r->tried += r->drafted > 0;
+    r->passes += r->drafted > 0;
+    if (r->drafted == 0 || r->passes > FIRST) {
+        cost = cost < MOST * r->plain ? cost : MOST * r->plain;
+        r->lost += cost - r->kept * r->plain / texts;
     }
     if (r->lost < -allowance(r)) {
         r->lost = -allowance(r);
