@@ -142,11 +142,12 @@ void gw_drafts_time(gw_batch *b, int32_t rows, double seconds) {
     gw_timing_add(&b->drafts.width[rows - 1], seconds, b->drafts.passes);
 }
 
+/* The first pass of a width is not believed: what runs it is made ready then. */
 double gw_drafts_pass_seconds(const gw_drafts *d, int32_t rows) {
     int32_t low = 0, high = 0;
     for (int32_t w = 1; w <= GW_PARALLEL_MAX && high == 0; w++) {
         const gw_timing *t = &d->width[w - 1];
-        if (t->n > 0 && (d->passes - t->last <= FORGET_AFTER || t->n > FORGET_AFTER)) {
+        if (t->n > 1 && (d->passes - t->last <= FORGET_AFTER || t->n > FORGET_AFTER)) {
             low = w <= rows ? w : low;
             high = w >= rows ? w : 0;
         }
@@ -225,7 +226,7 @@ static void choose_lengths(gw_batch *b, int32_t n, const int32_t *most, int32_t 
         s->drafts.n++;
         if (s->drafts.source == GW_DRAFTS_MODEL && s->drafts.n > steps) {
             steps = d->block.rows > 0 ? 1 : s->drafts.n;
-            drafting = steps * d->step.seconds;
+            drafting = d->step.n > 1 ? steps * d->step.seconds : 0.0;
         }
         tokens += value;
         double seconds = gw_drafts_pass_seconds(d, base + taken + 1) + drafting;
