@@ -199,6 +199,12 @@ static int32_t best_next(const gw_batch *b, int32_t n, const int32_t *most, cons
     return best;
 }
 
+/* A step of the draft model; 0: not known of late, or by its first ones alone, so it is tried. */
+static double step_seconds(const gw_drafts *d) {
+    int known = d->step.n > 2 && d->passes - d->step.last <= MEASURE_AFTER;
+    return known ? d->step.seconds : 0.0;
+}
+
 /* Is it known, of late, what a pass of these rows takes without drafts? */
 static int is_measured(const gw_drafts *d, int32_t base) {
     const gw_timing *t = &d->width[base > 0 ? base - 1 : 0];
@@ -226,7 +232,7 @@ static void choose_lengths(gw_batch *b, int32_t n, const int32_t *most, int32_t 
         s->drafts.n++;
         if (s->drafts.source == GW_DRAFTS_MODEL && s->drafts.n > steps) {
             steps = d->block.rows > 0 ? 1 : s->drafts.n;
-            drafting = d->step.n > 1 ? steps * d->step.seconds : 0.0;
+            drafting = steps * step_seconds(d);
         }
         tokens += value;
         double seconds = gw_drafts_pass_seconds(d, base + taken + 1) + drafting;
