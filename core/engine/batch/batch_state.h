@@ -6,8 +6,8 @@
  *   deliver.c   tokens to text to events; how a choice and a request end
  *   host.c      pages in main memory that the cache has let go
  *   snapshots.c what recurrent blocks know at the ends of pages
- *   drafts.c    tokens that may follow, in rows that a pass has to spare; drafts_states.c: hidden
- *               states for them; drafts_rest.c: whether they pay
+ *   drafts.c    tokens that may follow, in rows that a pass has to spare; drafts_lengths.c: how
+ *               many, drafts_states.c: hidden states, drafts_rest.c: whether they pay
  *   pictures.c  pages of prompts with pictures
  *   ahead.c     answers read as prompts while there is nothing else to do
  *   adapters.c  requests with adapters

@@ -102,6 +102,12 @@ void gw_seq_drafts_close(struct gw_seq *s);
 gw_status gw_drafts_read(struct gw_batch *b, const gw_row *rows, int32_t n);
 /* Drafts of b->order [n] into `room` rows that are free: their numbers, and ends of their rows. */
 gw_status gw_drafts_propose(struct gw_batch *b, int32_t n, int32_t room);
+/* drafts_lengths.c. What a sequence may have: limits of the context and of its answer. */
+int32_t gw_drafts_most(const struct gw_batch *b, const struct gw_seq *s, int32_t room);
+/* How many each of b->order [n] has, at most most [n] and together room, in a pass that has `base`
+ * rows without them. */
+void gw_drafts_choose(struct gw_batch *b, int32_t n, const int32_t *most, int32_t base,
+                      int32_t room);
 /* Of a sequence's n drafts so many stayed. */
 void gw_drafts_learn(struct gw_batch *b, struct gw_seq *s, int32_t kept);
 /* A decode pass of so many rows took so long. */
