@@ -8,7 +8,7 @@ typedef struct gauge {
     double (*of)(const gw_batch_stats *s);
 } gauge;
 
-#define FIGURE(field)                                                                               \
+#define FIGURE(field)                                                                              \
     static double of_##field(const gw_batch_stats *s) { return (double)s->field; }
 FIGURE(waiting)
 FIGURE(waiting_tokens)

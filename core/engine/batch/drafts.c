@@ -195,7 +195,7 @@ static gw_status read_states(gw_batch *b, int32_t n) {
     return GW_OK;
 }
 
-/* Rows of step j: of each sequence that has that many drafts before it and one more to come; at [n]:
+/* Rows of step j: of each sequence that has that many drafts before it and one to come; at [n]:
  * which. Of the first step what a sequence has missed comes before its row. */
 static int32_t fill_step(gw_batch *b, int32_t n, int32_t j, int32_t *at) {
     gw_drafts *d = &b->drafts;
