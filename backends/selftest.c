@@ -341,6 +341,45 @@ static gw_status experts(setup *s, int keep_rows) {
     return output(s, glu ? used * c->m : c->m);
 }
 
+/* Two adapters of half as many experts. */
+static gw_status experts_lora(setup *s) {
+    const self_case *c = s->c;
+    int is_a = c->op == GW_OP_EXPERTS_LORA_A, used = c->experts / 2 - 1;
+    int64_t dim[2] = {c->n + SPARE, 4};
+    self_case half = *c;
+    gw_tensor *x = NULL, *route = NULL, *adapters = NULL, *sums = NULL;
+    s->node.args.experts_lora = (gw_experts_lora_args){.experts = c->experts / 2,
+                                                       .used = used,
+                                                       .places = 2,
+                                                       .at_once = 2,
+                                                       .rank = is_a ? c->m : c->k,
+                                                       .sum = !is_a,
+                                                       .gated = 1};
+    GW_TRY(input(s, is_a ? c->k : 2 * used * c->k, &x));
+    half.experts /= 2;
+    s->c = &half;
+    gw_status status = route_of(s, used, &route);
+    s->c = c;
+    GW_TRY(status);
+    GW_TRY(floats(s, "adapters", dim, 2, 1.0f, &adapters));
+    float *at = s->host[adapters - s->t];
+    for (int i = 0; i < c->n + SPARE; i++, at += 4) {
+        at[0] = 1.0f;
+        at[1] = 2.0f;
+    }
+    GW_TRY(upload(s, adapters));
+    GW_TRY(weight(s, 1, &s->node.w[0]));
+    if (!is_a) {
+        int64_t wide[2] = {c->n + SPARE, c->m};
+        GW_TRY(floats(s, "sums", wide, 2, 1.0f, &sums));
+    }
+    s->node.in[0] = x;
+    s->node.in[1] = route;
+    s->node.in[2] = adapters;
+    s->node.in[3] = sums;
+    return output(s, is_a ? 2 * used * c->m : c->m);
+}
+
 static gw_status route(setup *s) {
     const self_case *c = s->c;
     int64_t dim[2] = {c->n + SPARE, c->experts};
@@ -599,6 +638,9 @@ static gw_status open_case(setup *s, const self_case *c, const gw_backend *backe
     case GW_OP_EXPERTS_GLU:
     case GW_OP_EXPERTS_DOWN:
         return experts(s, keep_rows);
+    case GW_OP_EXPERTS_LORA_A:
+    case GW_OP_EXPERTS_LORA_B:
+        return experts_lora(s);
     case GW_OP_ROUTE:
         return route(s);
     case GW_OP_ROPE_KV:

@@ -11,7 +11,8 @@ typedef struct self_case {
     int n, k, m;     /* live rows, width, rows of the weights */
     gw_order order;
     int heads, kv_heads, e, pos;
-    int experts; /* ROUTE, EXPERTS: so many, of which a row uses all but one */
+    int experts; /* ROUTE, EXPERTS: so many, of which a row uses all but one; EXPERTS_LORA: of two
+                  * adapters together, each row with both */
     gw_scan_kind scan;
     int by_channel; /* SCAN */
     int center;     /* GROUP_NORM: with a bias */
@@ -56,6 +57,8 @@ static const self_case fixed_cases[] = {
     {.op = GW_OP_HEADS, .fmt = GW_FMT_F32, .n = 3, .k = 40, .m = 48},
     {.op = GW_OP_HEADS, .fmt = GW_FMT_F16, .n = 3, .k = 40, .m = 48},
     {.op = GW_OP_HEADS, .fmt = GW_FMT_BF16, .n = 3, .k = 40, .m = 48},
+    {.op = GW_OP_EXPERTS_LORA_A, .fmt = GW_FMT_F32, .n = 3, .k = 40, .m = 16, .experts = 6},
+    {.op = GW_OP_EXPERTS_LORA_B, .fmt = GW_FMT_F32, .n = 3, .k = 16, .m = 48, .experts = 6},
     {.op = GW_OP_COLUMNS, .n = 3, .k = 50},
     {.op = GW_OP_HYPER, .n = 3, .k = 24},
     {.op = GW_OP_ROTATE, .n = 3, .k = 60, .heads = 3, .pos = 5},

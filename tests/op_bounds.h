@@ -485,6 +485,10 @@ static double error_of(const op_setup *s, size_t i, size_t col, double want) {
         return chain_error(2.0 * s->c->kv_heads, want);
     case GW_OP_SPARSE_GLU: /* gates up to 2 times values up to 2; the cut is a norm's number */
         return chain_error(s->c->k / 32.0, want);
+    case GW_OP_EXPERTS_LORA_A:
+        return chain_error(s->c->k, want);
+    case GW_OP_EXPERTS_LORA_B:
+        return chain_error((double)s->c->k * s->c->at_once * s->c->route.used, want);
     case GW_OP_HEADS:
         return chain_error(s->c->k, want);
     case GW_OP_HYPER:

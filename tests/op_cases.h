@@ -544,53 +544,7 @@ static void oc_route(op_setup *s) {
     oc_make_output(s, GW_FMT_F32, 2 * c->route.used);
 }
 
-/* A route in increasing order; the last expert is nobody's where there are enough. */
-static gw_tensor *oc_route_of(op_setup *s) {
-    const op_case *c = s->c;
-    int u = c->route.used, from = c->chosen == 2 ? u + 1 : c->experts > u ? c->experts - 1 : u;
-    gw_tensor *t = oc_matrix(s, "route", GW_FMT_F32, s->rows, 2 * u);
-    float *at = oc_host(s, t);
-    for (int i = 0; i < s->rows; i++, at += 2 * u) {
-        unsigned char used[64] = {0};
-        for (int j = 0; j < u;) {
-            int x =
-                c->chosen == 1 ? (j * 3 + 1) % c->experts : (int)(random_u32() % (unsigned)from);
-            j += !used[x];
-            used[x] = 1;
-        }
-        for (int x = 0, j = 0; x < 64; x++) {
-            if (used[x]) {
-                at[j] = (float)x;
-                at[u + j++] = 0.1f + fabsf(random_float(1.0f));
-            }
-        }
-    }
-    oc_upload(s, t);
-    return t;
-}
-
-static void oc_experts(op_setup *s, int keep_rows, int mapped) {
-    const op_case *c = s->c;
-    int glu = c->op == GW_OP_EXPERTS_GLU, parts = glu && c->gated ? 2 : 1, u = c->route.used;
-    s->node.args.experts =
-        (gw_experts_args){.experts = c->experts,
-                          .used = u,
-                          .act = {.kind = c->act, .limit = c->limit, .alpha = 1.702f},
-                          .gate_input = c->gate_input,
-                          .order = c->order,
-                          .rank = c->rank,
-                          .end = {c->m[0], c->m[0], c->m[0]},
-                          .part = {0, -1, -1}};
-    s->node.in[0] = oc_input(s, c->fmt[0], s->rows, glu ? c->k : c->k * u);
-    s->node.in[1] = oc_route_of(s);
-    for (int i = 0; i < parts; i++) {
-        int rows = c->experts * c->m[0];
-        s->node.w[i] = oc_weight(s, c->fmt[i], rows, c->k, keep_rows, mapped);
-        s->node.w[(glu ? 2 : 1) + i] = c->bias ? oc_vector(s, "bias", rows, 0.5f) : NULL;
-    }
-    oc_make_output(s, glu ? c->out : GW_FMT_F32, glu ? c->m[0] * u : c->m[0]);
-    s->node.in[2] = glu ? NULL : oc_addend(s, c->addend);
-}
+#include "tests/op_experts.h"
 
 /* Logits of a size that a model's have. */
 static void oc_sample(op_setup *s) {
@@ -839,6 +793,10 @@ static void oc_open(op_setup *s, const op_case *c, const gw_backend *backend,
     case GW_OP_EXPERTS_GLU:
     case GW_OP_EXPERTS_DOWN:
         oc_experts(s, keep_rows, mapped);
+        break;
+    case GW_OP_EXPERTS_LORA_A:
+    case GW_OP_EXPERTS_LORA_B:
+        oc_experts_lora(s, mapped);
         break;
     case GW_OP_CONV:
         oc_conv(s);

@@ -43,6 +43,7 @@ typedef struct op_case {
     gw_route_args route;             /* its used, and experts: of EXPERTS too */
     int experts, gate_input, chosen; /* chosen: 1 all rows the same, 2 few experts */
     int rank;                        /* EXPERTS: of adapters; expert 0 is not chosen */
+    int adapters, at_once, own;      /* EXPERTS_LORA; own: of A an input for each expert */
     gw_scan_kind scan;               /* SCAN: heads, kv_heads groups, e keys, v_dim values */
     int taps, by_channel, tiled, together, entries; /* CONV, SCAN; together: both logits in one */
     int gate_first, wide; /* GROUP_NORM: gates 1, kv_heads groups; wide: a weight for all */
@@ -624,6 +625,24 @@ static const op_case op_cases[] = {
      .fmt = OC_BF16, .heads = 3, .e = 192, .pass = 64, .first = 128},
     {.op = GW_OP_HEADS, .why = "f16, a prompt", .n = 40, .k = 77, .m = {33}, .fmt = OC_F16,
      .heads = 2, .e = 80, .pass = 3, .first = 77},
+    {.op = GW_OP_EXPERTS_LORA_A, .why = "one row", .n = 1, .k = 96, .m = {8}, .fmt = OC_F32,
+     .experts = 5, .route = {.used = 2}, .adapters = 1, .at_once = 1},
+    {.op = GW_OP_EXPERTS_LORA_A, .why = "rows of several adapters", .n = 7, .k = 77, .m = {13},
+     .fmt = OC_F32, .experts = 4, .route = {.used = 3}, .adapters = 3, .at_once = 2},
+    {.op = GW_OP_EXPERTS_LORA_A, .why = "an input for each expert, a prompt", .n = 33, .k = 45,
+     .m = {16}, .fmt = OC_F32, .experts = 6, .route = {.used = 2}, .adapters = 2, .at_once = 2,
+     .own = 1, OC_PRE},
+    {.op = GW_OP_EXPERTS_LORA_B, .why = "one row", .n = 1, .k = 8, .m = {64}, .fmt = OC_F32,
+     .experts = 5, .route = {.used = 2}, .adapters = 1, .at_once = 1},
+    {.op = GW_OP_EXPERTS_LORA_B, .why = "rows of several adapters, gates", .n = 7, .k = 13,
+     .m = {45}, .fmt = OC_F32, .experts = 4, .route = {.used = 3}, .adapters = 3, .at_once = 2,
+     .gate_input = 1},
+    {.op = GW_OP_EXPERTS_LORA_B, .why = "of all experts, gated, a wide rank", .n = 3, .k = 70,
+     .m = {145}, .fmt = OC_F32, .experts = 4, .route = {.used = 3}, .adapters = 3, .at_once = 3,
+     .together = 1, .gate_input = 1},
+    {.op = GW_OP_EXPERTS_LORA_B, .why = "of all experts, a prompt", .n = 33, .k = 4, .m = {150},
+     .fmt = OC_F32, .experts = 6, .route = {.used = 2}, .adapters = 2, .at_once = 1,
+     .together = 1, OC_PRE},
     {.op = GW_OP_COLUMNS, .why = "some of one", .n = 3, .k = 70, .m = {12}, .first = 40},
     {.op = GW_OP_COLUMNS, .why = "four side by side", .n = 17, .k = 50, .m = {20, 8, 33},
      .first = 3, .together = 1},

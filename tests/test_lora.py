@@ -212,7 +212,6 @@ def refused(adapter, *words, model=LORA / "llama"):
 @pytest.mark.parametrize("settings,word", [
     ({"use_dora": True}, "use_dora"), ({"bias": "all"}, "bias is 'all'"), ({"peft_type": "LOHA"}, "LOHA"),
     ({"modules_to_save": ["lm_head"]}, "modules_to_save"), ({"lora_bias": True}, "lora_bias"),
-    ({"target_parameters": ["mlp.experts.down_proj"]}, "target_parameters"),
     ({"init_lora_weights": "pissa_niter_4"}, "pissa"), ({"r": 5}, "rank"),
     ({"alpha_pattern": {"q_proj": 1e39}}, "not finite"), ({"alpha_pattern": {"(": 1}}, "pattern"),
     ({"alora_invocation_tokens": [1, 2]}, "alora")])

@@ -84,6 +84,9 @@ EXPERTS_GLU prefill of q4_k
 EXPERTS_DOWN one row
 EXPERTS_DOWN inside strips
 EXPERTS_DOWN prefill of int4_g128
+EXPERTS_LORA_A rows of several adapters
+EXPERTS_LORA_B rows of several adapters, gates
+EXPERTS_LORA_B of all experts, gated, a wide rank
 ROPE_KV layer norms of heads, wide weights
 ROPE_KV norms behind the rotation, values normed
 ROPE_KV wide values, q8_0

@@ -68,7 +68,7 @@ static void test_table_is_whole(void **state) {
 typedef struct bench {
     gw_tensor x, x8, y, y8, qkv, q, table, norm, head_norm, w, w2, wq, wk, bias, k, v, pages, rope,
         wide, choice, ids, route, half, wide8, one, taps, window, memory, logits, strength, decays,
-        area, unit, tokens;
+        area, unit, tokens, lora;
 } bench;
 
 static bench new_bench(void) {
@@ -106,6 +106,7 @@ static bench new_bench(void) {
         .decays = vector(4),
         .area = shaped(GW_FMT_F32, 2, 2304),
         .unit = shaped(GW_FMT_F32, 4, 1),
+        .lora = shaped(GW_FMT_F32, 256, 16),
         .tokens = {.fmt = GW_FMT_F32, .n_dim = 3, .dim = {2, 17, 2}},
     };
     return b;
@@ -206,6 +207,20 @@ static gw_node node_of(bench *b, gw_op op, int quantized) {
         n.in[0] = quantized ? &b->wide8 : &b->wide, n.in[1] = &b->route, n.in[2] = &b->half;
         n.w[0] = quantized ? &b->wq : &b->w, n.w[1] = &b->bias, n.out = &b->half;
         n.args.experts = (gw_experts_args){.experts = 2, .used = 2};
+        break;
+    case GW_OP_EXPERTS_LORA_A: /* two of two adapters of two experts, rank 16 */
+        n.in[1] = n.in[2] = &b->route, n.w[0] = &b->w2;
+        n.args.experts_lora =
+            (gw_experts_lora_args){.experts = 2, .used = 2, .places = 2, .at_once = 2, .rank = 16};
+        break;
+    case GW_OP_EXPERTS_LORA_B: /* 64 columns of all experts, or 32 of each */
+        n.in[1] = n.in[2] = &b->route, n.in[3] = &b->x, n.w[0] = &b->lora;
+        n.args.experts_lora = (gw_experts_lora_args){.experts = 2,
+                                                     .used = 2,
+                                                     .places = quantized ? 4 : 2,
+                                                     .at_once = 2,
+                                                     .rank = 16,
+                                                     .sum = !quantized};
         break;
     case GW_OP_CONV: /* four taps */
         n.in[1] = &b->window, n.w[0] = &b->taps, n.w[1] = &b->bias;
@@ -316,7 +331,8 @@ static void test_broken_nodes(void **state) {
                 *place = &broken;
                 int last = broken.n_dim - 1;
                 /* any number of pages does, and of tokens */
-                int any = (slot == 3 && op != GW_OP_SCAN) || (op == GW_OP_SAMPLE && slot == 0) ||
+                int any = (slot == 3 && op != GW_OP_SCAN && op != GW_OP_EXPERTS_LORA_B) ||
+                          (op == GW_OP_SAMPLE && slot == 0) ||
                           ((op == GW_OP_HEADS || op == GW_OP_COLUMNS) && slot == 0) ||
                           ((op == GW_OP_COMPRESS || op == GW_OP_CHOOSE) && slot < 3 && slot > 0) ||
                           (op == GW_OP_LISTED && slot == 4) ||

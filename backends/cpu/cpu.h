@@ -181,6 +181,13 @@ struct gw_cpu_launch {
                                                   * in one of them */
             size_t lists, prepared, sums, inner; /* of scratch: bytes, bytes, places of others */
         } experts;
+        struct {
+            gw_experts_lora_args args;
+            const gw_cpu_linear_kernel *kernel;
+            const char *w, *adapters, *addend;
+            size_t row_bytes, adapters_stride, addend_stride;
+            size_t rows, k; /* of an expert of one adapter: rows of w; columns */
+        } experts_lora;
         const gw_choice *choice;
         struct {
             const float *weight, *bias, *factor, *ones; /* weight: ones where there is none */
@@ -383,6 +390,7 @@ GW_CPU_KERNEL(mix)
 GW_CPU_KERNEL(route)
 GW_CPU_KERNEL(experts_glu)
 GW_CPU_KERNEL(experts_down)
+GW_CPU_KERNEL(lora)
 GW_CPU_KERNEL(conv)
 GW_CPU_KERNEL(scan)
 GW_CPU_KERNEL(group_norm)

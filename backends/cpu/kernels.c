@@ -22,6 +22,8 @@ static const gw_kernel_row entries[] = {
     {GW_OP_ROUTE,        "route",        0, 1, gw_cpu_accepts_route,         gw_cpu_record_route},
     {GW_OP_EXPERTS_GLU,  "experts_glu",  1, 1, gw_cpu_accepts_experts_glu,   gw_cpu_record_experts_glu},
     {GW_OP_EXPERTS_DOWN, "experts_down", 1, 1, gw_cpu_accepts_experts_down,  gw_cpu_record_experts_down},
+    {GW_OP_EXPERTS_LORA_A, "experts_lora_a", 0, 1, gw_cpu_accepts_lora, gw_cpu_record_lora},
+    {GW_OP_EXPERTS_LORA_B, "experts_lora_b", 0, 1, gw_cpu_accepts_lora, gw_cpu_record_lora},
     {GW_OP_CONV,         "conv",         0, 1, gw_cpu_accepts_conv,          gw_cpu_record_conv},
     {GW_OP_SCAN,         "scan",         0, 1, gw_cpu_accepts_scan,          gw_cpu_record_scan},
     {GW_OP_GROUP_NORM,   "group_norm",   0, 1, gw_cpu_accepts_group_norm,    gw_cpu_record_group_norm},

@@ -1,5 +1,6 @@
 /* backends/hip/adapters.c - products of adapters, EXPERTS_GLU and EXPERTS_DOWN of a rank: a launch
- * each for rows in any number; for one row, both in the launch of the product they belong to.
+ * each for rows in any number; for one row, both in the launch of the product they belong to. And
+ * EXPERTS_LORA_A and _B, those of experts.
  */
 #include <stdio.h>
 
@@ -269,8 +270,45 @@ gw_status gw_hip_record_adapters(struct gw_segment *segment, const gw_node *node
     return gw_hip_record_adapted(segment, t.product, y, t.act != NULL, &l);
 }
 
+/* ---- of experts ------------------------------------------------------------------------------ */
+
+static int accepts_expert(const gw_kernel *kernel, const gw_node *node,
+                          const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return node->w[0]->layout == GW_LAYOUT_ROWS;
+}
+
+static gw_status record_expert(struct gw_segment *segment, const gw_kernel *kernel,
+                               const gw_node *node) {
+    const gw_experts_lora_args *a = &node->args.experts_lora;
+    const gw_tensor *w = node->w[0];
+    int is_a = node->op == GW_OP_EXPERTS_LORA_A;
+    struct gw_lora_expert_params p = {.step = gw_hip_step(segment),
+                                      .x = gw_hip_at(node->in[0]),
+                                      .route = gw_hip_at(node->in[1]),
+                                      .adapters = gw_hip_at(node->in[2]),
+                                      .w = gw_hip_at(w),
+                                      .addend = is_a ? 0 : gw_hip_at(node->in[3]),
+                                      .y = gw_hip_at(node->out),
+                                      .m = (int32_t)(w->dim[0] / a->places / a->experts),
+                                      .k = (int32_t)gw_hip_width(w),
+                                      .used = a->used,
+                                      .at_once = a->at_once,
+                                      .experts = a->experts,
+                                      .own = gw_hip_width(node->in[0]) > gw_hip_width(w),
+                                      .sum = a->sum,
+                                      .gated = a->gated};
+    (void)kernel;
+    return gw_hip_record(segment, node, is_a ? "gw_lora_expert_a" : "gw_lora_expert_b",
+                         gw_hip_groups(gw_hip_width(node->out), GW_LORA_EXPERT_TEAMS),
+                         (unsigned)segment->rows, 1, GW_LORA_EXPERT_THREADS, 1, 1, 0, &p, sizeof p);
+}
+
 /* clang-format off */
 const gw_kernel gw_hip_adapters_kernels[] = {
+    {GW_OP_EXPERTS_LORA_A, "hip.experts_lora_a", accepts_expert, record_expert, NULL, 1},
+    {GW_OP_EXPERTS_LORA_B, "hip.experts_lora_b", accepts_expert, record_expert, NULL, 1},
     {GW_OP_EXPERTS_GLU, "hip.lora_a", accepts_a, record_a, NULL, 1},
     {GW_OP_EXPERTS_DOWN, "hip.lora_b", accepts_b, record_b, NULL, 1},
     {.name = NULL},

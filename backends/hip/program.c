@@ -90,6 +90,7 @@ static const struct {
     {"gw_experts_glu_*",   "kernels_hip/experts/experts_decode.hip"},
     {"gw_experts_down_*",  "kernels_hip/experts/experts_decode.hip"},
     {"gw_experts_*",       "kernels_hip/experts/experts.hip"},
+    {"gw_lora_expert_*",   "kernels_hip/experts/adapters_expert.hip"},
     {"gw_lora_*",          "kernels_hip/experts/adapters.hip"},
     {"gw_router_*",        "kernels_hip/rows/router.hip"},
     {"gw_exchange_*",      "kernels_hip/rows/exchange.hip"},

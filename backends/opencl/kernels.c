@@ -28,6 +28,8 @@ static const gw_kernel_row entries[] = {
     {GW_OP_ROUTE,        "route",          0, 1, RUNS(route)},
     {GW_OP_EXPERTS_GLU,  "experts_glu",    1, 1, RUNS(experts_glu)},
     {GW_OP_EXPERTS_DOWN, "experts_down",   1, 1, RUNS(experts_down)},
+    {GW_OP_EXPERTS_LORA_A, "experts_lora_a", 0, 1, RUNS(lora_a)},
+    {GW_OP_EXPERTS_LORA_B, "experts_lora_b", 0, 1, RUNS(lora_b)},
     {GW_OP_CONV,         "conv",           0, 1, gw_cl_accepts_state, gw_cl_record_conv},
     {GW_OP_SCAN,         "scan",           0, 1, gw_cl_accepts_state, gw_cl_record_scan},
     {GW_OP_GROUP_NORM,   "group_norm",     0, 1, gw_cl_accepts_state, gw_cl_record_group_norm},

@@ -150,6 +150,64 @@ static void run_experts_down(const gw_node *node, const gw_step *step, int rows,
     }
 }
 
+/* ---- adapters of experts -------------------------------------------------------------------- */
+
+/* An input as doubles, a result row. */
+static size_t scratch_lora(const gw_node *node, int rows) {
+    (void)rows;
+    return (size_t)ref_cols(node->in[0]) + (size_t)ref_cols(node->out);
+}
+
+/* The first row of w0 that adapter `at` of row i has of its expert number j, with `rows` of each;
+ * -1: there is none. */
+static int64_t lora_row(const gw_node *node, int i, int j, int at, int64_t rows) {
+    const gw_experts_lora_args *a = &node->args.experts_lora;
+    int64_t place = (int64_t)ref_floats(node->in[2], i)[at];
+    return place > 0 ? ((place - 1) * a->experts + (int64_t)ref_floats(node->in[1], i)[j]) * rows
+                     : -1;
+}
+
+static void run_lora_a(const gw_node *node, const gw_step *step, int rows, double *scratch) {
+    const gw_experts_lora_args *a = &node->args.experts_lora;
+    int64_t all = ref_cols(node->in[0]), d = ref_cols(node->w[0]);
+    (void)step;
+    for (int i = 0; i < rows; i++) {
+        float *y = ref_floats(node->out, i);
+        ref_read(scratch, node->in[0], i);
+        for (int64_t at = 0; at < ref_cols(node->out); at++) {
+            int j = (int)(at / a->rank / a->at_once), p = (int)(at / a->rank % a->at_once);
+            int64_t first = lora_row(node, i, j, p, a->rank);
+            const double *x = scratch + (all > d ? j * d : 0);
+            y[at] =
+                first < 0 ? 0.0f : (float)dot(x, ref_floats(node->w[0], first + at % a->rank), d);
+        }
+    }
+}
+
+static void run_lora_b(const gw_node *node, const gw_step *step, int rows, double *scratch) {
+    const gw_experts_lora_args *a = &node->args.experts_lora;
+    int64_t wide = ref_cols(node->out), m = a->sum ? wide : wide / a->used;
+    double *y = scratch + ref_cols(node->in[0]);
+    (void)step;
+    for (int i = 0; i < rows; i++) {
+        const float *gates = ref_floats(node->in[1], i) + a->used;
+        const float *scales = ref_floats(node->in[2], i) + a->at_once;
+        ref_read(scratch, node->in[0], i);
+        ref_read(y, node->in[3], i);
+        for (int at = 0; at < a->used * a->at_once; at++) {
+            int j = at / a->at_once, p = at % a->at_once;
+            int64_t first = lora_row(node, i, j, p, m);
+            double by = (double)scales[p] * (a->gated ? (double)gates[j] : 1.0);
+            for (int64_t c = 0; c < m && first >= 0; c++) {
+                y[(a->sum ? 0 : j * m) + c] +=
+                    by * dot(scratch + at * a->rank, ref_floats(node->w[0], first + c), a->rank);
+            }
+        }
+        ref_write(node->out, i, y);
+    }
+}
+
+const ref_op ref_lora_a = {scratch_lora, run_lora_a}, ref_lora_b = {scratch_lora, run_lora_b};
 const ref_op ref_linear = {scratch_product, run_linear}, ref_glu = {scratch_product, run_glu},
              ref_experts_glu = {scratch_experts, run_experts_glu},
              ref_experts_down = {scratch_experts, run_experts_down};

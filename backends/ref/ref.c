@@ -199,6 +199,8 @@ static const gw_kernel kernels[] = {
     {GW_OP_ROUTE,         "ref.route",         accepts, record, NULL, 1},
     {GW_OP_EXPERTS_GLU,   "ref.experts_glu",   accepts, record, NULL, 1},
     {GW_OP_EXPERTS_DOWN,  "ref.experts_down",  accepts, record, NULL, 1},
+    {GW_OP_EXPERTS_LORA_A, "ref.experts_lora_a", accepts, record, NULL, 1},
+    {GW_OP_EXPERTS_LORA_B, "ref.experts_lora_b", accepts, record, NULL, 1},
     {GW_OP_CONV,          "ref.conv",          accepts, record, NULL, 1},
     {GW_OP_SCAN,          "ref.scan",          accepts, record, NULL, 1},
     {GW_OP_GROUP_NORM,    "ref.group_norm",    accepts, record, NULL, 1},

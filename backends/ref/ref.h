@@ -26,6 +26,7 @@ const ref_op *ref_op_of(gw_op op);
 
 /* By subject: product.c, attention.c, route.c, state.c, listed.c; the others are in ops.c. */
 extern const ref_op ref_linear, ref_glu, ref_experts_glu, ref_experts_down;
+extern const ref_op ref_lora_a, ref_lora_b;
 extern const ref_op ref_rope_kv, ref_attention, ref_route;
 extern const ref_op ref_conv, ref_scan, ref_group_norm, ref_heads, ref_columns;
 extern const ref_op ref_streams, ref_sparse_glu;

@@ -12,12 +12,12 @@ static const gw_group alone = {.n = 1};
 
 gw_status gw_graph_new(const gw_graph_inputs *in, gw_graph *out) {
     const gw_blueprint *bp = gw_weights_blueprint(in->weights);
-    enum { EACH = 6 }; /* nodes of a block at most */
+    size_t each = in->lora != NULL ? 14 : 6; /* nodes of a block at most */
     size_t cards = 1, views = GW_MAX_DEVICES * (2 + GW_SPEC_VALUES);
     for (int d = 0; in->groups != NULL && d < in->n_devices; d++) {
         cards = (size_t)in->groups[d].n > cards ? (size_t)in->groups[d].n : cards;
     }
-    size_t most = cards * (EACH * (size_t)bp->n_blocks * ((size_t)in->hp->n_layers + 1) + 4);
+    size_t most = cards * (each * (size_t)bp->n_blocks * ((size_t)in->hp->n_layers + 1) + 4);
     most += 2 * (size_t)in->n_taps;
     gw_graph g = {.max_nodes = most, .max_tensors = most + 4 + views + 3 * (size_t)in->n_taps};
     g.nodes = calloc(g.max_nodes, sizeof *g.nodes);
@@ -32,12 +32,6 @@ gw_status gw_graph_new(const gw_graph_inputs *in, gw_graph *out) {
 }
 
 /* ---- one emitter per block ------------------------------------------------------------------ */
-
-static gw_tensor *view_of_rows(walk *w, const gw_tensor *of) {
-    gw_tensor *t = new_view(w, of);
-    t->dim[0] = w->in->rows;
-    return t;
-}
 
 /* Rows of pictures: in place of their embedding, or added after a layer. */
 static void see(walk *w, int which) {
@@ -94,14 +88,6 @@ static void emit_norm(walk *w, const gw_spec_block *b) {
         again->out = made;
         w->value[b->out].act8 = blocks;
     }
-}
-
-static const gw_tensor *lora_route(walk *w) {
-    gw_tensor **view = &w->graph->lora_route[w->device];
-    if (*view == NULL) {
-        *view = view_of_rows(w, &w->in->lora_route[w->device]);
-    }
-    return *view;
 }
 
 /* y and of each row the products with its adapters, as of experts: y + sum of scale * B (A x). out
@@ -299,16 +285,6 @@ static void emit_residual(walk *w, const gw_spec_block *b) {
     finish(w, b, new_mix(w, b, y, new_result(w, b, y->dim[1]))->out);
 }
 
-static gw_act_args act_args(const walk *w, const gw_spec_block *b, int gated) {
-    float limit = (float)number(w, b, GW_ARG_LIMIT, 0.0);
-    gw_act_kind kind = act_of(w, b);
-    int plain = kind == GW_ACT_SILU_CAPPED && !(limit > 0.0f); /* the same, and faster */
-    return (gw_act_args){.kind = plain ? GW_ACT_SILU : kind,
-                         .gated = gated,
-                         .limit = limit,
-                         .alpha = (float)number(w, b, GW_ARG_ALPHA, 0.0)};
-}
-
 static void emit_act(walk *w, const gw_spec_block *b, const gw_tensor *x, gw_act_args act) {
     int64_t cols = x->dim[1] / (act.gated ? 2 : 1);
     int32_t first[GW_MAX_CARDS + 1];
@@ -403,6 +379,11 @@ static void emit_route(walk *w, const gw_spec_block *b) {
 
 /* gate, up and down of the chosen experts; an expert without a gate has its first matrix in w0. */
 static void emit_experts(walk *w, const gw_spec_block *b) {
+    const gw_lora_experts *lora = gw_lora_bank_experts(w->in->lora, w->layer, b->index);
+    if (lora != NULL) {
+        gw_emit_adapted_experts(w, b, lora);
+        return;
+    }
     int gated = weight(w, b, 0) != NULL, first = gated ? 0 : 1;
     const gw_tensor *one = weight(w, b, first), *down = weight(w, b, 2);
     const gw_tensor *x = input(w, b, one), *route = as_f32(w, b->side);

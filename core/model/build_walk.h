@@ -97,6 +97,13 @@ static inline const gw_lora_product *adapted(const walk *w, const gw_spec_block 
     return b->section == GW_SECTION_LAYER ? gw_lora_bank_at(w->in->lora, w->layer, b->index) : NULL;
 }
 
+/* Do adapters read the block's input, as floats? */
+static inline int adapters_read(const walk *w, const gw_spec_block *b) {
+    const gw_lora_experts *e =
+        b->kind == GW_BLOCK_EXPERTS ? gw_lora_bank_experts(w->in->lora, w->layer, b->index) : NULL;
+    return adapted(w, b) != NULL || (e != NULL && (e->a[0].n_dim > 0 || e->a[1].n_dim > 0));
+}
+
 /* Which value of the input each column of a quantized matrix takes; NULL: in order. */
 static inline const gw_tensor *columns_of(const walk *w, const gw_spec_block *b, int arg) {
     return gw_weights_columns(w->in->weights, b->weight[arg], w->layer, w->device);
@@ -119,7 +126,7 @@ static inline int readers(const walk *w, int v) {
         }
         if (b->in == v) {
             mask |= is_quantized(reads_by(w, b)) && columns_of(w, b, 0) == NULL ? AS_ACT8 : AS_F32;
-            mask |= adapted(w, b) != NULL ? AS_LORA : 0;
+            mask |= adapters_read(w, b) ? AS_LORA : 0;
         }
         mask |= b->side == v || b->plus == v || b->more == v ? AS_F32 : 0;
         if (b->out == v) {
@@ -307,6 +314,16 @@ static inline gw_act_kind act_of(const walk *w, const gw_spec_block *b) {
     return x >= 0.0 && x < GW_ACT_KINDS ? (gw_act_kind)x : GW_ACT_KINDS;
 }
 
+static inline gw_act_args act_args(const walk *w, const gw_spec_block *b, int gated) {
+    float limit = (float)number(w, b, GW_ARG_LIMIT, 0.0);
+    gw_act_kind kind = act_of(w, b);
+    int plain = kind == GW_ACT_SILU_CAPPED && !(limit > 0.0f); /* the same, and faster */
+    return (gw_act_args){.kind = plain ? GW_ACT_SILU : kind,
+                         .gated = gated,
+                         .limit = limit,
+                         .alpha = (float)number(w, b, GW_ARG_ALPHA, 0.0)};
+}
+
 /* The page table of a source's caches, or of a layer's cache of the text itself. */
 static inline const gw_tensor *table_of(const walk *w, int source, int layer) {
     int kind = w->in->table_of != NULL ? w->in->table_of[layer] : 0;
@@ -315,6 +332,23 @@ static inline const gw_tensor *table_of(const walk *w, int source, int layer) {
                : &w->in->page_table[kind * GW_MAX_DEVICES + w->device];
 }
 
+static inline gw_tensor *view_of_rows(walk *w, const gw_tensor *of) {
+    gw_tensor *t = new_view(w, of);
+    t->dim[0] = w->in->rows;
+    return t;
+}
+
+/* Which adapters rows have. */
+static inline const gw_tensor *lora_route(walk *w) {
+    gw_tensor **view = &w->graph->lora_route[w->device];
+    if (*view == NULL) {
+        *view = view_of_rows(w, &w->in->lora_route[w->device]);
+    }
+    return *view;
+}
+
+/* Experts that adapters change (build_lora.c). */
+void gw_emit_adapted_experts(walk *w, const gw_spec_block *b, const gw_lora_experts *lora);
 /* The emitter of a kind of block that build_more.c knows; NULL. */
 typedef void (*gw_emit_fn)(walk *, const gw_spec_block *);
 void gw_emit_attention(walk *w, const gw_spec_block *b);

@@ -11,6 +11,7 @@
 #include "core/base/arena.h"
 #include "core/base/file.h"
 #include "core/base/hash.h"
+#include "core/base/size.h"
 #include "core/base/text.h"
 #include "core/model/gguf.h"
 #include "core/model/lora_parts.h"
@@ -38,10 +39,11 @@ gw_status gw_lora_add(gw_lora *l, const gw_stored *t, const char *module, size_t
     if (f == NULL || t->packed != NULL || t->fmt == GW_FMT_ACT8 || t->fmt == GW_FMT_I32) {
         return gw_fail(GW_E_TYPE, l->path, "tensor %s is no matrix of an adapter", t->name);
     }
-    if (t->n_dim != 2) {
-        return gw_fail(GW_E_UNSUPPORTED, l->path,
-                       "tensor %s has %d axes: adapters of experts and convolutions are not run",
-                       t->name, t->n_dim);
+    if (t->n_dim != 2 && t->n_dim != 3) {
+        return gw_fail(
+            GW_E_UNSUPPORTED, l->path,
+            "tensor %s has %d axes: only matrices, and those of experts together, are run", t->name,
+            t->n_dim);
     }
     GW_TRY(pair_of(l, module, n, &pair));
     const gw_stored **half = is_b ? &pair->b : &pair->a;
@@ -54,22 +56,54 @@ gw_status gw_lora_add(gw_lora *l, const gw_stored *t, const char *module, size_t
     return GW_OK;
 }
 
-static gw_status check_pair(const gw_lora *l, const gw_lora_pair *p) {
+static int64_t columns_of(const gw_stored *t) { return t->dim[t->n_dim - 1]; }
+
+/* Ranks and experts as the shapes say, of a parameter with the rank that is there. */
+static int read_shapes(gw_lora_pair *p) {
+    const gw_stored *a = p->a, *b = p->b;
+    if (p->parameter) {
+        p->experts = a->n_dim == 2 && b->n_dim == 2 && p->rank > 0 && a->dim[0] == b->dim[1] &&
+                             a->dim[0] % p->rank == 0 && a->dim[0] / p->rank <= INT32_MAX
+                         ? (int)(a->dim[0] / p->rank)
+                         : 0;
+        if (p->experts == 1) { /* of two axes, a linear layer's weight */
+            p->parameter = p->experts = 0;
+            return 1;
+        }
+        return p->experts > 0;
+    }
+    int64_t rank = a->dim[a->n_dim - 2];
+    int together = a->n_dim == 3;
+    if (a->n_dim != b->n_dim || rank != columns_of(b) || rank < 1 || rank > GW_LORA_RANK_MOST ||
+        (together && (a->dim[0] != b->dim[0] || a->dim[0] < 1 || a->dim[0] > INT32_MAX))) {
+        return 0;
+    }
+    p->rank = (int)rank;
+    p->experts = together ? (int)a->dim[0] : 0;
+    return 1;
+}
+
+static gw_status check_pair(const gw_lora *l, gw_lora_pair *p) {
     if (p->a == NULL || p->b == NULL) {
         return gw_fail(GW_E_METADATA, l->path, "of layer %.160s only %s is there", p->module,
                        p->a != NULL ? "A" : "B");
     }
-    if (p->a->dim[0] != p->b->dim[1] || p->a->dim[0] < 1 || p->a->dim[0] > GW_LORA_RANK_MOST) {
+    if (!read_shapes(p) || p->rank > GW_LORA_RANK_MOST) {
         return gw_fail(GW_E_METADATA, l->path,
                        "tensors of layer %.160s are [%lld, %lld] and [%lld, %lld]; expected [r, k] "
-                       "and [m, r] with a rank r of 1 to %d",
-                       p->module, (long long)p->a->dim[0], (long long)p->a->dim[1],
-                       (long long)p->b->dim[0], (long long)p->b->dim[1], (int)GW_LORA_RANK_MOST);
+                       "and [m, r], for each expert where they are many, with a rank r of 1 to %d",
+                       p->module, (long long)p->a->dim[p->a->n_dim - 2],
+                       (long long)columns_of(p->a), (long long)p->b->dim[p->b->n_dim - 2],
+                       (long long)columns_of(p->b), (int)GW_LORA_RANK_MOST);
     }
     for (int i = 0; i < 2; i++) {
         const gw_stored *t = i == 0 ? p->a : p->b;
+        uint64_t rows = (uint64_t)t->dim[0];
         size_t bytes = 0;
-        GW_TRY(gw_matrix_bytes(t->fmt, (uint64_t)t->dim[0], (uint64_t)t->dim[1], &bytes));
+        if (t->n_dim == 3 && !gw_size_mul(rows, (uint64_t)t->dim[1], &rows)) {
+            return gw_fail(GW_E_METADATA, l->path, "tensor %s is too large", t->name);
+        }
+        GW_TRY(gw_matrix_bytes(t->fmt, rows, (uint64_t)columns_of(t), &bytes));
         if (bytes != t->bytes) {
             return gw_fail(GW_E_METADATA, l->path, "tensor %s holds %zu bytes, not %zu", t->name,
                            t->bytes, bytes);
@@ -90,9 +124,9 @@ static gw_status finish(gw_lora *l) {
         return gw_fail(GW_E_METADATA, l->path, "holds no pair of LoRA matrices");
     }
     for (size_t i = 0; i < l->n; i++) {
-        const gw_lora_pair *p = &l->pair[i];
+        gw_lora_pair *p = &l->pair[i];
         GW_TRY(check_pair(l, p));
-        l->rank = p->a->dim[0] > l->rank ? (int)p->a->dim[0] : l->rank;
+        l->rank = p->rank > l->rank ? p->rank : l->rank;
         add_digest(l, p->module, strlen(p->module));
         add_digest(l, &p->scale, sizeof p->scale);
         add_digest(l, p->a->data, p->a->bytes);
@@ -133,10 +167,11 @@ static gw_status add_gguf(gw_lora *l, const gw_stored *t, double alpha) {
     n -= tail;
     n -= n > w && memcmp(t->name + n - w, weight, w) == 0 ? w : 0;
     GW_TRY(gw_lora_add(l, t, t->name, n, is_b));
-    if (!is_b && alpha != 0.0 && t->dim[0] > 0) {
+    int64_t rank = t->dim[t->n_dim - 2];
+    if (!is_b && alpha != 0.0 && rank > 0) {
         size_t at = 0;
         (void)gw_map_find(l->names, t->name, n, &at);
-        l->pair[at].scale = (float)(alpha / (double)t->dim[0]);
+        l->pair[at].scale = (float)(alpha / (double)rank);
     }
     return GW_OK;
 }

@@ -13,12 +13,26 @@ enum { GW_LORA_RANK_MOST = 256 };
 
 typedef struct gw_lora gw_lora;
 
-/* What an adapter has for one linear layer. */
+/* Of a square parameter shapes do not tell which of its two factors reads the input; versions of
+ * PEFT differ. */
+typedef enum gw_lora_square {
+    GW_LORA_SQUARE_A,        /* A (since 0.19.1)                            */
+    GW_LORA_SQUARE_B,        /* B (0.19.0)                                  */
+    GW_LORA_SQUARE_BY_STORED /* A where the layer is stored [k, m], else B  */
+} gw_lora_square;
+
+/* What an adapter has for one linear layer, or for the experts E of a mixture together. */
 typedef struct gw_lora_pair {
     const char *module;     /* the layer's name in the adapter, without prefix and suffix */
     const char *name;       /* of the tensor A, for messages */
-    const gw_stored *a, *b; /* [r, k], [m, r] */
-    float scale;            /* alpha / r as the file means it */
+    const gw_stored *a, *b; /* [r, k], [m, r]; of three axes [E, r, k], [E, m, r] */
+    int rank;               /* r */
+    int experts;            /* E; 0: one linear layer */
+    /* A parameter in PEFT: a [E r, k] and b [m, r E], column c E + x being column c of expert x; or
+     * with k and m in each other's place, which makes b's columns A, and a's rows B. */
+    int parameter;
+    gw_lora_square square;
+    float scale; /* alpha / r as the file means it */
 } gw_lora_pair;
 
 /* path: a PEFT folder (adapter_config.json, adapter_model.safetensors or .bin) or a GGUF file.

@@ -12,6 +12,7 @@ struct gw_lora_bank {
     const gw_weights *weights;
     int places, at_once, rank; /* rank: R */
     gw_lora_product *products; /* [n_layers, n_blocks] */
+    gw_lora_experts *experts;  /* the same */
     uint64_t bytes;
 };
 
@@ -25,11 +26,24 @@ typedef struct making {
     int part[PARTS];          /* of a matrix that is changed; -1 */
     int parts;
     int64_t columns; /* k */
+    int of_experts;  /* the matrix that rows_of_experts are made of, */
+    int64_t each;    /* rows of one expert of it,                    */
+    int rank;        /* and the largest rank of its factors          */
 } making;
 
 /* 8, 16, or a multiple of 32: lanes of a decode sum are joined neighbours first, so a sum is the
  * same whichever aligned group of lanes it stands in. */
 static int padded(int rank) { return rank <= 8 ? 8 : rank <= 16 ? 16 : (rank + 31) / 32 * 32; }
+
+/* The largest rank of what is not of experts together. */
+static int rank_of_linears(const gw_lora *l) {
+    int rank = 1;
+    for (size_t i = 0; i < gw_lora_count(l); i++) {
+        const gw_lora_pair *p = gw_lora_at(l, i);
+        rank = p->experts == 0 && p->rank > rank ? p->rank : rank;
+    }
+    return rank;
+}
 
 static const gw_lora_factors *factors_at(const making *m, int64_t place, int part) {
     for (int k = 0; place > 0 && k < PARTS; k++) {
@@ -77,14 +91,44 @@ static gw_status rows_of_b(const gw_weight_source *src, int64_t first, int64_t n
     return GW_OK;
 }
 
+/* Of adapters of experts: row r of A of expert x of the place's adapter, or of B. */
+static gw_status rows_of_experts(const making *m, int is_b, int64_t first, int64_t n, float *dst) {
+    int64_t high = is_b ? m->each : m->rank, columns = is_b ? m->rank : m->columns;
+    int64_t experts = m->first[1] / m->each;
+    memset(dst, 0, (size_t)(n * columns) * sizeof *dst);
+    for (int64_t i = 0; i < n; i++, dst += columns) {
+        int64_t row = first + i, x = row / high % experts, r = row % high;
+        const gw_lora_factors *f = &m->factors[row / high / experts * PARTS + m->of_experts];
+        if (is_b && f->rank > 0) {
+            memcpy(dst, f->b + (x * high + r) * f->rank, (size_t)f->rank * sizeof *dst);
+        } else if (!is_b && r < f->rank) {
+            memcpy(dst, f->a + (x * f->rank + r) * columns, (size_t)columns * sizeof *dst);
+        }
+    }
+    return GW_OK;
+}
+
+static gw_status rows_of_expert_a(const gw_weight_source *src, int64_t first, int64_t n,
+                                  void *dst) {
+    return rows_of_experts(src->state, 0, first, n, dst);
+}
+
+static gw_status rows_of_expert_b(const gw_weight_source *src, int64_t first, int64_t n,
+                                  void *dst) {
+    return rows_of_experts(src->state, 1, first, n, dst);
+}
+
 static gw_status load(making *m, int device, gw_tensor *t, int64_t rows, int64_t columns,
                       gw_status (*from)(const gw_weight_source *, int64_t, int64_t, void *)) {
     const gw_plan_device *d = &m->bank->weights->devices[device];
-    const gw_weight_source src = {.state = m, .rows = from, .thin = from == rows_of_b};
-    gw_tensor made = {.name = from == rows_of_a ? "lora A" : "lora B",
-                      .fmt = GW_FMT_F32,
-                      .n_dim = 2,
-                      .dim = {rows, columns}};
+    const gw_weight_source src = {.state = m,
+                                  .rows = from,
+                                  .thin = from == rows_of_b,
+                                  .keep_rows =
+                                      from == rows_of_expert_a || from == rows_of_expert_b};
+    int is_a = from == rows_of_a || from == rows_of_expert_a;
+    gw_tensor made = {
+        .name = is_a ? "lora A" : "lora B", .fmt = GW_FMT_F32, .n_dim = 2, .dim = {rows, columns}};
     GW_TRY(d->backend->load_weight(d->device, &made, &src));
     made.device = device;
     *t = made;
@@ -115,6 +159,52 @@ static gw_status find_factors(making *m, const gw_spec_block *b, int layer) {
     return GW_OK;
 }
 
+static void free_factors(making *m) {
+    for (int i = 0; i < (m->bank->places - 1) * PARTS; i++) {
+        free(m->factors[i].a);
+        free(m->factors[i].b);
+        m->factors[i] = (gw_lora_factors){0};
+    }
+}
+
+/* One matrix of experts, where an adapter changes it. */
+static gw_status make_experts_matrix(making *m, const gw_spec_block *b, int k, int layer,
+                                     int device) {
+    const gw_weights *w = m->bank->weights;
+    const gw_tensor *t = gw_weights_get(w, b->weight[k], layer, GW_WEIGHTS_WHOLE);
+    gw_lora_experts *e = &m->bank->experts[layer * w->bp.n_blocks + b->index];
+    int64_t places = m->bank->places - 1;
+    m->of_experts = k;
+    m->each = m->rank = 0;
+    for (int a = 0; t != NULL && a < places; a++) {
+        gw_lora_factors *f = &m->factors[a * PARTS + k];
+        GW_TRY(gw_lora_factors_of(w, m->adapters[a], b, k, layer, m->used[a], f));
+        m->each = f->rank > 0 ? f->each : m->each;
+        m->rank = f->rank > m->rank ? f->rank : m->rank;
+    }
+    if (m->rank == 0) {
+        return GW_OK;
+    }
+    m->first[1] = t->dim[0];
+    m->columns = t->dim[1];
+    if (places * t->dim[0] > INT32_MAX) {
+        return gw_fail(GW_E_LIMIT, "lora", "%d adapters of experts have too many rows",
+                       (int)places);
+    }
+    GW_TRY(load(m, device, &e->a[k], places * (t->dim[0] / m->each) * m->rank, m->columns,
+                rows_of_expert_a));
+    return load(m, device, &e->b[k], places * t->dim[0], m->rank, rows_of_expert_b);
+}
+
+static gw_status make_experts(making *m, const gw_spec_block *b, int layer, int device) {
+    gw_status status = GW_OK;
+    for (int k = 0; k < PARTS && status == GW_OK; k++) {
+        status = make_experts_matrix(m, b, k, layer, device);
+        free_factors(m);
+    }
+    return status;
+}
+
 static gw_status make_product(making *m, const gw_spec_block *b, int layer, int device) {
     gw_lora_bank *bank = m->bank;
     gw_status status = find_factors(m, b, layer);
@@ -130,11 +220,7 @@ static gw_status make_product(making *m, const gw_spec_block *b, int layer, int 
             status = load(m, device, &p->b, bank->places * m->first[PARTS], wide, rows_of_b);
         }
     }
-    for (int i = 0; i < (bank->places - 1) * PARTS; i++) {
-        free(m->factors[i].a);
-        free(m->factors[i].b);
-        m->factors[i] = (gw_lora_factors){0};
-    }
+    free_factors(m);
     return status;
 }
 
@@ -144,7 +230,9 @@ static gw_status make_all(making *m, const gw_where *where) {
         for (int i = 0; i < w->bp.n_blocks; i++) {
             const gw_spec_block *b = &w->bp.block[i];
             if (gw_lora_takes(b) && gw_block_runs(b, &w->hp, l)) {
-                GW_TRY(make_product(m, b, l, where[l * w->bp.n_blocks + i]));
+                int device = where[l * w->bp.n_blocks + i];
+                GW_TRY(b->kind == GW_BLOCK_EXPERTS ? make_experts(m, b, l, device)
+                                                   : make_product(m, b, l, device));
             }
         }
     }
@@ -183,10 +271,12 @@ gw_status gw_lora_bank_new(const gw_weights *w, gw_lora *const *adapters, int n,
         *bank = (gw_lora_bank){.weights = w, .places = n + 1, .at_once = at_once, .rank = 8};
         bank->products =
             calloc((size_t)w->hp.n_layers * (size_t)w->bp.n_blocks + 1, sizeof *bank->products);
-        room = bank->products != NULL;
+        bank->experts =
+            calloc((size_t)w->hp.n_layers * (size_t)w->bp.n_blocks + 1, sizeof *bank->experts);
+        room = bank->products != NULL && bank->experts != NULL;
     }
     for (int a = 0; a < n && room; a++) {
-        int rank = padded(gw_lora_rank(adapters[a]));
+        int rank = padded(rank_of_linears(adapters[a]));
         bank->rank = rank > bank->rank ? rank : bank->rank;
         m.used[a] = calloc(gw_lora_count(adapters[a]) + 1, 1);
         room = m.used[a] != NULL;
@@ -211,20 +301,29 @@ gw_status gw_lora_bank_new(const gw_weights *w, gw_lora *const *adapters, int n,
     return GW_OK;
 }
 
+static void release(const gw_weights *w, const gw_tensor *t) {
+    if (t->buf != NULL) {
+        w->devices[t->device].backend->release(t->buf);
+    }
+}
+
 void gw_lora_bank_free(gw_lora_bank *bank) {
     if (bank == NULL) {
         return;
     }
     const gw_weights *w = bank->weights;
-    for (int i = 0; bank->products != NULL && i < w->hp.n_layers * w->bp.n_blocks; i++) {
-        gw_tensor *t[] = {&bank->products[i].a, &bank->products[i].b};
-        for (int k = 0; k < 2; k++) {
-            if (t[k]->buf != NULL) {
-                w->devices[t[k]->device].backend->release(t[k]->buf);
-            }
+    for (int i = 0; i < w->hp.n_layers * w->bp.n_blocks; i++) {
+        if (bank->products != NULL) {
+            release(w, &bank->products[i].a);
+            release(w, &bank->products[i].b);
+        }
+        for (int k = 0; bank->experts != NULL && k < PARTS; k++) {
+            release(w, &bank->experts[i].a[k]);
+            release(w, &bank->experts[i].b[k]);
         }
     }
     free(bank->products);
+    free(bank->experts);
     free(bank);
 }
 
@@ -234,6 +333,14 @@ const gw_lora_product *gw_lora_bank_at(const gw_lora_bank *bank, int layer, int 
     }
     const gw_lora_product *p = &bank->products[layer * bank->weights->bp.n_blocks + block];
     return p->b.n_dim > 0 ? p : NULL;
+}
+
+const gw_lora_experts *gw_lora_bank_experts(const gw_lora_bank *bank, int layer, int block) {
+    if (bank == NULL || layer < 0 || layer >= bank->weights->hp.n_layers) {
+        return NULL;
+    }
+    const gw_lora_experts *e = &bank->experts[layer * bank->weights->bp.n_blocks + block];
+    return e->a[0].n_dim > 0 || e->a[1].n_dim > 0 || e->a[2].n_dim > 0 ? e : NULL;
 }
 
 int gw_lora_bank_places(const gw_lora_bank *bank) { return bank->places; }

@@ -15,22 +15,43 @@ static int is_folder(const gw_weights *w) {
 int gw_lora_takes(const gw_spec_block *b) {
     return b->section == GW_SECTION_LAYER &&
            (b->kind == GW_BLOCK_QKV || b->kind == GW_BLOCK_LINEAR || b->kind == GW_BLOCK_RESIDUAL ||
-            b->kind == GW_BLOCK_GLU || b->kind == GW_BLOCK_MLP);
+            b->kind == GW_BLOCK_GLU || b->kind == GW_BLOCK_MLP || b->kind == GW_BLOCK_EXPERTS);
+}
+
+int gw_lora_matrices(const gw_spec_block *b) {
+    return b->kind == GW_BLOCK_EXPERTS ? 3 : gw_block_matrices(b); /* down has another input */
 }
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
-/* A pair by the name of a tensor without prefix; in folders below any prefix of the family. */
-static int find_below(const gw_weights *w, const gw_lora *l, const char *tensor) {
+/* A module by a name of the family [n], in folders below any of its prefixes. */
+static int find_module(const gw_weights *w, const gw_lora *l, const char *name, size_t n) {
     char module[300];
-    size_t n = strlen(tensor) - (gw_text_ends(tensor, ".weight") ? sizeof ".weight" - 1 : 0);
     int prefixes = gw_lora_is_folder(l) ? w->bp.n_prefixes : 0, at = -1;
     for (int i = 0; at < 0 && i < (prefixes > 0 ? prefixes : 1); i++) {
         snprintf(module, sizeof module, "%s%.*s", prefixes > 0 ? w->bp.prefix[i] : "", (int)n,
-                 tensor);
+                 name);
         at = gw_lora_find(l, module);
     }
     return at;
+}
+
+/* Blocks of experts that files name as Mixtral's are mlp in transformers since 5.0, and so in
+ * adapters of it. */
+int gw_lora_find_below(const gw_weights *w, const gw_lora *l, const char *tensor) {
+    static const char block[] = "block_sparse_moe.";
+    size_t n = strlen(tensor) - (gw_text_ends(tensor, ".weight") ? sizeof ".weight" - 1 : 0);
+    const char *at = strstr(tensor, block);
+    int pair = find_module(w, l, tensor, n);
+    if (pair < 0 && at != NULL && gw_lora_is_folder(l)) {
+        char other[300];
+        size_t front = (size_t)(at - tensor), tail = sizeof block - 1;
+        int used = snprintf(other, sizeof other, "%.*smlp.%.*s", (int)front, tensor,
+                            (int)(n - front - tail), at + tail);
+        pair =
+            used > 0 && (size_t)used < sizeof other ? find_module(w, l, other, (size_t)used) : -1;
+    }
+    return pair;
 }
 
 /* The name of a tensor of a folder without the longest prefix that it has. */
@@ -51,16 +72,16 @@ static gw_status find_pair(const gw_weights *w, const gw_lora *l, int role, int 
     *cut = *e;
     if (folder == is_folder(w)) {
         const char *name = e->stored[0]->name;
-        *pair = find_below(w, l, folder ? without_prefix(w, name) : name);
+        *pair = gw_lora_find_below(w, l, folder ? without_prefix(w, name) : name);
         return GW_OK;
     }
     for (int i = 0; *pair < 0; i++) {
         char name[200];
-        GW_TRY(gw_weights_named(w, role, layer, folder, i, name, sizeof name, cut, &there));
+        GW_TRY(gw_weights_named(w, role, layer, -1, folder, i, name, sizeof name, cut, &there));
         if (!there) {
             return GW_OK;
         }
-        *pair = name[0] != '\0' ? find_below(w, l, name) : -1;
+        *pair = name[0] != '\0' ? gw_lora_find_below(w, l, name) : -1;
     }
     return GW_OK;
 }
@@ -98,12 +119,21 @@ static gw_status turn_heads(const gw_weights *w, const gw_lora *l, int layer, fl
     return GW_OK;
 }
 
+/* Are its results logits of experts, which nothing rotates? */
+static int is_router(const gw_weights *w, const gw_spec_block *b) {
+    const gw_spec_block *next = b + 1, *end = w->bp.block + w->bp.n_blocks;
+    while (next < end && next->in != b->out) {
+        next++;
+    }
+    return next < end && next->kind == GW_BLOCK_ROUTE;
+}
+
 /* 1: rows of the matrix stand in another order in the other container; -1: that is not known. */
 static int turns(const gw_weights *w, const gw_lora *l, const gw_spec_block *b, int arg,
                  int layer) {
     int rope = w->hp.layer[layer].rope;
     if (gw_lora_is_folder(l) == is_folder(w) || rope < 0 ||
-        w->bp.rope[rope].style_hf == w->bp.rope[rope].style_gguf) {
+        w->bp.rope[rope].style_hf == w->bp.rope[rope].style_gguf || is_router(w, b)) {
         return 0;
     }
     return b->kind == GW_BLOCK_QKV ? arg < 2 : b->kind == GW_BLOCK_LINEAR ? -1 : 0;
@@ -114,6 +144,11 @@ static gw_status check_shape(const gw_lora *l, const gw_lora_pair *p, const gw_e
     int64_t rows = e->t.dim[0];
     if (cut->of > 0) {
         rows = rows % cut->count == 0 ? rows / cut->count * cut->of : -1;
+    }
+    if (p->experts > 0) {
+        return gw_fail(GW_E_METADATA, gw_lora_path(l),
+                       "has factors of %d experts together for %.160s, which is one linear layer",
+                       p->experts, p->module);
     }
     if (p->b->dim[0] != rows || p->a->dim[1] != e->t.dim[1]) {
         return gw_fail(GW_E_METADATA, gw_lora_path(l),
@@ -191,7 +226,10 @@ gw_status gw_lora_factors_of(const gw_weights *w, const gw_lora *l, const gw_spe
     const gw_entry *e = &w->entries[w->start[role] + (size_t)layer];
     int turned = turns(w, l, b, arg, layer);
     gw_entry cut;
-    if (e->n_stored < 1 || e->experts > 0 || e->t.n_dim != 2 || turned < 0) {
+    if (e->n_stored > 0 && e->experts > 0) {
+        return gw_lora_expert_factors(w, l, b, arg, layer, used, out);
+    }
+    if (e->n_stored < 1 || e->t.n_dim != 2 || turned < 0) {
         return GW_OK;
     }
     GW_TRY(find_pair(w, l, role, layer, e, &cut, &pair));
@@ -215,9 +253,9 @@ gw_status gw_lora_all_used(const gw_weights *w, const gw_lora *l, const unsigned
     for (size_t i = 0; i < gw_lora_count(l); i++) {
         if (!used[i]) {
             return gw_fail(GW_E_UNSUPPORTED, gw_lora_path(l),
-                           "changes %.160s, which is no linear layer of a %s model that adapters "
-                           "can change (%s, those of attention and feed-forward; not embedding, "
-                           "output head, experts)",
+                           "changes %.160s, which is no layer of a %s model that adapters "
+                           "can change (%s, those of attention, feed-forward and experts; not "
+                           "embedding, output head)",
                            gw_lora_at(l, i)->module, w->bp.family,
                            is_folder(w) ? "a folder" : "a GGUF file");
         }

@@ -30,7 +30,6 @@ static gw_status refuse_others(const char *where, const json_t *root) {
     } rows[] = {{"use_dora", "DoRA scales whole rows of the model's weights"},
                 {"modules_to_save", "whole layers are saved in place of the model's"},
                 {"lora_bias", "biases are part of the adapter"},
-                {"target_parameters", "parameters that are no linear layers are changed (experts)"},
                 {"trainable_token_indices", "rows of the embedding are changed"},
                 {"layer_replication", "layers of the model are repeated"},
                 {"use_qalora", "inputs are pooled (QALoRA)"},
@@ -152,10 +151,97 @@ static gw_status look_up(const patterns *p, const char *module, double *value) {
     return GW_OK;
 }
 
+/* ---- parameters ----------------------------------------------------------------------------- */
+
+/* target_parameters: MODULE.NAME each. PEFT wraps a module once for each of its parameters that is
+ * changed, in the order in which the module has them, so that the last one's factors stand outside
+ * and each one before it a ".base_layer" further inside. */
+static const char wrapped[] = ".base_layer";
+static const char *const in_order[] = {"gate_up_proj", "down_proj"};
+enum { IN_ORDER = sizeof in_order / sizeof in_order[0] };
+
+typedef struct settings_of_parameters {
+    const json_t *targets;
+    gw_lora_square square;
+} settings_of_parameters;
+
+/* Is the module [n] the one that a target names in front of its parameter, which is returned? */
+static const char *parameter_of(const char *target, const char *module, size_t n) {
+    const char *dot = strrchr(target, '.');
+    size_t front = dot != NULL ? (size_t)(dot - target) : 0;
+    int ends = front <= n && memcmp(module + n - front, target, front) == 0 &&
+               (front == 0 || front == n || module[n - front - 1] == '.');
+    return ends ? dot != NULL ? dot + 1 : target : NULL;
+}
+
+/* Of a module [*n] the parameter that its factors change, and the module's own length; "": it is a
+ * linear layer. */
+static gw_status find_parameter(const gw_lora *l, const settings_of_parameters *of,
+                                const char *module, size_t *n, const char **out) {
+    const char *alone = NULL, *found[IN_ORDER] = {NULL};
+    size_t own = *n, tail = sizeof wrapped - 1, depth = 0, count = 0, others = 0;
+    while (own > tail && memcmp(module + own - tail, wrapped, tail) == 0) {
+        own -= tail;
+        depth++;
+    }
+    for (size_t i = 0; i < json_array_size(of->targets); i++) {
+        const char *target = json_string_value(json_array_get(of->targets, i));
+        const char *name = target != NULL ? parameter_of(target, module, own) : NULL;
+        size_t k = 0;
+        while (name != NULL && k < IN_ORDER && strcmp(name, in_order[k]) != 0) {
+            k++;
+        }
+        if (name != NULL && k < IN_ORDER) {
+            count += found[k] == NULL;
+            found[k] = name;
+        } else if (name != NULL && (alone == NULL || strcmp(alone, name) != 0)) {
+            alone = name;
+            others++;
+        }
+    }
+    *out = "";
+    if (count + others == 0) {
+        return GW_OK;
+    }
+    if (depth >= count + others || (others > 0 && count + others > 1)) {
+        return gw_fail(GW_E_UNSUPPORTED, l->path,
+                       "target_parameters: which parameter of %.*s a factor changes is not known; "
+                       "of several only %s and %s are run",
+                       (int)(own < 160 ? own : 160), module, in_order[0], in_order[1]);
+    }
+    size_t at = 0;
+    for (size_t left = count - 1 - depth; others == 0; at++) {
+        if (found[at] != NULL && left-- == 0) {
+            break;
+        }
+    }
+    *out = others > 0 ? alone : found[at];
+    *n = own;
+    return GW_OK;
+}
+
 /* ---- tensors -------------------------------------------------------------------------------- */
 
+/* The same of a module's parameter, by the name that it has in the model. */
+static gw_status add_parameter(gw_lora *l, const gw_stored *t, const char *module, size_t n,
+                               const char *name, int is_b, gw_lora_square square) {
+    char full[300];
+    size_t at = 0;
+    int is_weight = strcmp(name, "weight") == 0;
+    int used = snprintf(full, sizeof full, "%.*s%s%s", (int)(n < 200 ? n : 200), module,
+                        is_weight ? "" : ".", is_weight ? "" : name);
+    if (n >= 200 || used < 0 || (size_t)used >= sizeof full) {
+        return gw_fail(GW_E_LIMIT, l->path, "tensor %.80s has a name that is too long", t->name);
+    }
+    GW_TRY(gw_lora_add(l, t, full, (size_t)used, is_b));
+    (void)gw_map_find(l->names, full, (size_t)used, &at);
+    l->pair[at].parameter = 1;
+    l->pair[at].square = square;
+    return GW_OK;
+}
+
 /* base_model.model.MODULE.lora_A.weight, by some programs with the adapter's name after lora_A. */
-static gw_status add_tensor(gw_lora *l, const gw_stored *t) {
+static gw_status add_tensor(gw_lora *l, const gw_stored *t, const settings_of_parameters *of) {
     static const char base[] = "base_model.model.", weight[] = ".weight";
     const char *name = t->name, *a = strstr(name, ".lora_A."), *b = strstr(name, ".lora_B.");
     const char *mark = a != NULL ? a : b;
@@ -169,7 +255,11 @@ static gw_status add_tensor(gw_lora *l, const gw_stored *t) {
     if (mark <= module) {
         return gw_fail(GW_E_METADATA, l->path, "tensor %s names no layer", name);
     }
-    return gw_lora_add(l, t, module, (size_t)(mark - module), mark == b);
+    size_t n = (size_t)(mark - module);
+    const char *parameter = "";
+    GW_TRY(find_parameter(l, of, module, &n, &parameter));
+    return parameter[0] != '\0' ? add_parameter(l, t, module, n, parameter, mark == b, of->square)
+                                : gw_lora_add(l, t, module, n, mark == b);
 }
 
 static gw_status open_tensors(gw_lora *l) {
@@ -196,25 +286,46 @@ static gw_status read_scales(gw_lora *l, const char *where, const json_t *root,
         double rank = r, own = alpha;
         GW_TRY(look_up(ranks, p->module, &rank));
         GW_TRY(look_up(alphas, p->module, &own));
-        if (p->a != NULL && (double)p->a->dim[0] != rank) {
+        if (p->parameter) {
+            p->rank = rank <= GW_LORA_RANK_MOST ? (int)rank : GW_LORA_RANK_MOST + 1;
+        } else if (p->a != NULL && (double)p->a->dim[p->a->n_dim - 2] != rank) {
             return gw_fail(GW_E_METADATA, where,
                            "says rank %g of layer %.160s, whose tensors have rank %lld", rank,
-                           p->module, (long long)p->a->dim[0]);
+                           p->module, (long long)p->a->dim[p->a->n_dim - 2]);
         }
         p->scale = (float)(stabilized ? own / sqrt(rank) : own / rank);
     }
     return GW_OK;
 }
 
+/* 0.18.0 and later say which version they are. */
+static gw_status read_parameters(const char *where, const json_t *root,
+                                 settings_of_parameters *out) {
+    const char *version = "";
+    json_t *list = NULL;
+    int number[3] = {0, 0, 0};
+    GW_TRY(gw_json_array(where, root, "target_parameters", &list));
+    GW_TRY(gw_json_text(where, root, "peft_version", &version));
+    (void)sscanf(version, "%3d.%3d.%3d", &number[0], &number[1], &number[2]);
+    int all = number[0] * 1000000 + number[1] * 1000 + number[2];
+    out->targets = list;
+    out->square = all >= 19001   ? GW_LORA_SQUARE_A
+                  : all == 19000 ? GW_LORA_SQUARE_B
+                                 : GW_LORA_SQUARE_BY_STORED;
+    return GW_OK;
+}
+
 static gw_status read_all(gw_lora *l, const char *where, const json_t *root, patterns *ranks,
                           patterns *alphas) {
+    settings_of_parameters of = {NULL, GW_LORA_SQUARE_A};
     GW_TRY(check_settings(where, root));
+    GW_TRY(read_parameters(where, root, &of));
     GW_TRY(read_patterns(where, root, "rank_pattern", ranks));
     GW_TRY(read_patterns(where, root, "alpha_pattern", alphas));
     GW_TRY(open_tensors(l));
     GW_TRY(gw_lora_room(l, gw_checkpoint_count(l->tensors)));
     for (size_t i = 0; i < gw_checkpoint_count(l->tensors); i++) {
-        GW_TRY(add_tensor(l, gw_checkpoint_at(l->tensors, i)));
+        GW_TRY(add_tensor(l, gw_checkpoint_at(l->tensors, i), &of));
     }
     return read_scales(l, where, root, ranks, alphas);
 }

@@ -220,7 +220,7 @@ static gw_status keep(gw_weights *w, const gw_stored *t) {
     return GW_OK;
 }
 
-static int names_experts(const gw_spec_source *s) {
+int gw_source_names_experts(const gw_spec_source *s) {
     const char *mark = strstr(s->name, "%d");
     return mark != NULL && strstr(mark + 2, "%d") != NULL;
 }
@@ -283,20 +283,20 @@ static int number_of(const gw_weights *w, const gw_spec_weight *s, int layer) {
     return number_in(w, s, layer, is_folder(w));
 }
 
-gw_status gw_weights_named(const gw_weights *w, int role, int layer, int folder, int i, char *name,
-                           size_t room, gw_entry *e, int *there) {
+gw_status gw_weights_named(const gw_weights *w, int role, int layer, int expert, int folder, int i,
+                           char *name, size_t room, gw_entry *e, int *there) {
     const gw_spec_weight *s = &w->bp.weight[role];
     const gw_spec_source *source = folder ? &s->hf[i] : &s->gguf[i];
     *there = i < (folder ? s->n_hf : s->n_gguf);
     if (!*there) {
         return GW_OK;
     }
-    if (names_experts(source) || source->n_with > 0 || source->folded.n > 0 || source->span.n > 0 ||
-        source->buckets.n > 0) {
+    if ((gw_source_names_experts(source) && expert < 0) || source->n_with > 0 ||
+        source->folded.n > 0 || source->span.n > 0 || source->buckets.n > 0) {
         name[0] = '\0'; /* of no linear layer */
         return GW_OK;
     }
-    disk_name(source->name, number_in(w, s, layer, folder), 0, name, room);
+    disk_name(source->name, number_in(w, s, layer, folder), expert, name, room);
     return cut_of(w, s, layer, source, e);
 }
 
@@ -304,7 +304,7 @@ gw_status gw_weights_named(const gw_weights *w, int role, int layer, int folder,
 static gw_status try_source(gw_weights *w, const gw_spec_weight *s, const gw_spec_source *source,
                             int layer, wanted *want, gw_entry *e, int *found) {
     char name[160];
-    int each = names_experts(source), n = each ? (int)want->experts : 1 + source->n_with;
+    int each = gw_source_names_experts(source), n = each ? (int)want->experts : 1 + source->n_with;
     const char *why = NULL;
     size_t at = w->n_pool;
     *found = 0;

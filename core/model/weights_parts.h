@@ -63,10 +63,13 @@ struct gw_weights {
 /* weights_find.c */
 gw_status gw_weights_match(gw_weights *w);
 /* Name number i that a linear layer's matrix has in folders (without a prefix), or in GGUF files;
- * "": it is stored in a way that no linear layer is. e: out, which rows of that tensor it is.
- * *there 0: there are no more. */
-gw_status gw_weights_named(const gw_weights *w, int role, int layer, int folder, int i, char *name,
-                           size_t room, gw_entry *e, int *there);
+ * "": it is stored in a way that no linear layer is. expert: whose matrix, where experts have each
+ * its own; -1: no name then. e: out, which rows of that tensor it is. *there 0: there are no
+ * more. */
+gw_status gw_weights_named(const gw_weights *w, int role, int layer, int expert, int folder, int i,
+                           char *name, size_t room, gw_entry *e, int *there);
+/* Has each expert a tensor of its own? */
+int gw_source_names_experts(const gw_spec_source *s);
 static inline int gw_entry_there(const gw_entry *e) { return e->n_stored > 0 || e->made; }
 static inline int gw_entry_plain(const gw_entry *e) {
     return e->n_stored == 1 && e->of == 0 && e->folded == 0 &&

@@ -57,6 +57,15 @@ typedef enum gw_op {
     GW_OP_EXPERTS_DOWN, /* out[n,d] f32 = (in2[n,d] +) sum over the route's order of gate * (h W^T
                          * + bias); in0 = h[n,u*f], in1 = route[n,2u], w0 = W [E*d,f], w1 = bias
                          * [E*d] (may be NULL)                                                   */
+    GW_OP_EXPERTS_LORA_A, /* out[n,u*v*R] f32: of each of a row's u experts x, in the route's order, and
+                           * of each of its v adapters p: A x; in0 = x[n,d], or [n,u*d], each
+                           * expert's own, in1 = route[n,2u], in2 = adapters[n,2v] (their places,
+                           * from 1 on, in increasing order, then scales; 0: none, zeros), w0 = A
+                           * [P*E*R,d]: rows of p's expert x begin at ((p - 1)*E + x)*R            */
+    GW_OP_EXPERTS_LORA_B, /* out[n,u*m] f32 = in3[n,u*m] + of each expert the sum over the adapters of
+                           * scale * B h; or out[n,m] = in3[n,m] + sum over the experts of gate *
+                           * that (gw_experts_lora_args). in0 = h[n,u*v*R] f32, in1, in2 as above,
+                           * w0 = B [P*E*m,R]                                                      */
     GW_OP_CONV,      /* out[n,c]  = act(sum over t < T of w0[c,T] row i-(T-1-t)D of in0[n,c] f32 (+
                       * w1[c])): rows of one sequence, those before the step from the state in1
                       * [slots,R,(T-1)Dc], oldest first                                         */
@@ -287,6 +296,13 @@ typedef struct gw_experts_args {
      * none. */
     int rank, end[3], part[3];
 } gw_experts_args;
+/* Adapters of experts: float w0 in GW_LAYOUT_ROWS. */
+typedef struct gw_experts_lora_args {
+    int experts, used;         /* E, u */
+    int places, at_once, rank; /* P, v, R */
+    int sum;                   /* LORA_B: over a row's experts */
+    int gated;                 /* LORA_B: what an expert adds is times its gate */
+} gw_experts_lora_args;
 typedef struct gw_linear_args {
     gw_order order;
 } gw_linear_args;
@@ -337,6 +353,7 @@ typedef union gw_op_args {
     gw_mix_args mix;
     gw_route_args route;
     gw_experts_args experts;
+    gw_experts_lora_args experts_lora;
     gw_conv_args conv;
     gw_scan_args scan;
     gw_group_norm_args group_norm;

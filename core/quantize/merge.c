@@ -34,9 +34,10 @@ struct gw_merge {
 
 static void add_row(const part *p, int32_t row, int64_t cols, double *sum) {
     const gw_lora_factors *f = &p->factors;
+    int64_t expert = row >= 0 && f->each > 0 ? row / f->each : 0;
     for (int k = 0; row >= 0 && k < f->rank; k++) {
         double b = (double)p->scale * (double)f->b[(int64_t)row * f->rank + k];
-        const float *a = f->a + k * cols;
+        const float *a = f->a + (expert * f->rank + k) * cols;
         for (int64_t c = 0; c < cols; c++) {
             sum[c] += b * (double)a[c];
         }
@@ -169,7 +170,7 @@ static gw_status merge_matrix(gw_original *s, gw_merge *m, const gw_weights *w, 
 static int seen_before(const gw_weights *w, const gw_spec_block *b, int arg, int layer) {
     for (int i = 0; i <= b->index; i++) {
         const gw_spec_block *o = &w->bp.block[i];
-        int end = o == b ? arg : gw_block_matrices(o);
+        int end = o == b ? arg : gw_lora_matrices(o);
         for (int k = 0; k < end && gw_lora_takes(o) && gw_block_runs(o, &w->hp, layer); k++) {
             if (o->weight[k] == b->weight[arg]) {
                 return 1;
@@ -194,7 +195,7 @@ static gw_status merge_adapter(gw_original *s, gw_merge *m, const gw_lora_file *
         int layer = i / w->bp.n_blocks;
         const gw_spec_block *b = &w->bp.block[i % w->bp.n_blocks];
         int runs = gw_lora_takes(b) && gw_block_runs(b, &w->hp, layer);
-        for (int k = 0; runs && k < gw_block_matrices(b) && status == GW_OK; k++) {
+        for (int k = 0; runs && k < gw_lora_matrices(b) && status == GW_OK; k++) {
             if (b->weight[k] >= 0 && !seen_before(w, b, k, layer)) {
                 status = merge_matrix(s, m, w, l, b, k, layer, used, &like, from_quantized);
             }

@@ -50,4 +50,21 @@ struct gw_lora_b_params {
 /* gw_lora_b_8, _16, _32 of that rank, where m and ends are multiples of GW_LORA_B_COLUMNS;
  * gw_lora_b_more of any. Grid (m over columns of the threads, rows over those of a block). */
 
+/* gw_lora_expert_a, gw_lora_expert_b: EXPERTS_LORA_A and EXPERTS_LORA_B, a team of threads per
+ * column of the result, grid (columns over teams, rows). */
+enum { GW_LORA_EXPERT_THREADS = 128, GW_LORA_EXPERT_TEAMS = GW_LORA_EXPERT_THREADS / 32 };
+
+struct gw_lora_expert_params {
+    struct gw_step_params step;
+    GW_DEV(const float) x;        /* A: [rows, k] or [rows, used k]; B: [entries of experts, k] */
+    GW_DEV(const float) route;    /* [rows, 2 used]                                              */
+    GW_DEV(const float) adapters; /* [rows, 2 at_once]: places, scales                           */
+    GW_DEV(const float) w;        /* [places * experts * m, k], row by row                       */
+    GW_DEV(const float) addend;   /* B: of the result's shape; may be y                          */
+    GW_DEV(float) y;
+    int32_t m, k, used, at_once, experts;
+    int32_t own;        /* A: each expert of a row has an input of its own */
+    int32_t sum, gated; /* B: gw_experts_lora_args                         */
+};
+
 #endif

@@ -1,5 +1,6 @@
 /* kernels_hip/rows/state.hip - CONV, SCAN, GROUP_NORM, HEADS and COLUMNS (docs/arithmetic.md,
  * section 5). */
+#include "kernels_hip/join.h"
 #include "kernels_hip/rows/state.h"
 
 /* ---- sequences of a step --------------------------------------------------------------------- */
@@ -593,14 +594,6 @@ GW_KERNEL(gw_state_group_norm, struct gw_state_group_norm_params, GW_STATE_THREA
 
 /* ---- HEADS, COLUMNS -------------------------------------------------------------------------- */
 
-/* gw_join_lanes over a team: neighbours first. */
-GW_DEVICE float join(float v) {
-    for (int h = 1; h < GW_LANES; h *= 2) {
-        v = v + gw_shuffle_xor(v, h);
-    }
-    return v;
-}
-
 #define HEADS(format, type, widen)                                                                 \
     GW_KERNEL(gw_state_heads_##format, struct gw_state_heads_params, GW_STATE_THREADS) {           \
         const int row = (int)blockIdx.y, u = (int)blockIdx.x * GW_STATE_TEAMS + gw_team();         \
@@ -621,7 +614,7 @@ GW_DEVICE float join(float v) {
             for (int c = lane; c < p.k; c += GW_LANES) {                                           \
                 sum = GW_FMA(widen(w[c]), x[p.first + c], sum);                                    \
             }                                                                                      \
-            sum = join(sum);                                                                       \
+            sum = gw_join(sum);                                                                    \
         }                                                                                          \
         if (lane == 0) {                                                                           \
             *y = sum;                                                                              \
