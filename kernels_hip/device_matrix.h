@@ -197,6 +197,8 @@ GW_DEVICE void gw_load_matrices_across(unsigned *r, const void *row) {
 #endif
 #if defined(GW_AMD) && LANES == 64
 GW_DEVICE unsigned gw_wave_word(unsigned v, int from) { return (unsigned)__shfl((int)v, from, 64); }
+#elif defined(GW_EMULATOR) && LANES == 64
+GW_DEVICE unsigned gw_wave_word(unsigned v, int from) { return gw_emulator_wave_word(v, from); }
 #else
 GW_DEVICE unsigned gw_wave_word(unsigned v, int from) { return gw_shuffle(v, from); }
 #endif

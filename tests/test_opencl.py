@@ -111,6 +111,21 @@ def test_one_launch(path, vocab):
     assert logits_hash(path, ids, *args, *OPENCL, env=env) == want
 
 
+def test_names_of_one_launch():
+    """A step in one launch has the text of a source once for each set of options: what it defines gets a name of
+    its own each time (walk.cl), or the second set does not build and all steps go op by op without a word."""
+    walk = (ROOT / "backends/opencl/walk.c").read_text()
+    sources = ["planes", "lanes", "attention", *re.findall(r'"(\w+) "', walk.split("sources[] = {")[1].split("}")[0])]
+    assert len(sources) == 9
+    named = re.findall(r"#define (\w+) NAMED\(\1\)", (ROOT / "kernels_cl/walk.cl").read_text())
+    defined = r"^static inline [\w ]+?\*?(\w+)\(|^KERNEL\w*(?:\(\w+\))? (\w+)\(|^} (\w+);"
+    found = set()
+    for path in (ROOT / "kernels_cl").rglob("*.cl"):
+        if path.stem in sources:
+            found |= {"".join(names) for names in re.findall(defined, path.read_text(), re.M)}
+    assert len(found) > 50 and sorted(found - set(named)) == []
+
+
 def test_one_launch_that_does_not_build(compiled):
     """Each op has its own then."""
     path, args = DATA / "tales-2m-q4_0.gguf", ("--rows", "decode")

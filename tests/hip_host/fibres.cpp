@@ -657,6 +657,13 @@ template <typename OF> static void multiply(unsigned first) {
     }
 }
 
+/* Word a[0] of lane a[1] to each lane of the wave. */
+static void hand_words(unsigned first) {
+    for (unsigned i = first; i < first + GW_EMULATOR_LANES; i++) {
+        wave_out[i][0] = (int)wave_in[first + wave_in[i].a[1] % GW_EMULATOR_LANES].a[0];
+    }
+}
+
 static void meet_wave(kind what, int *c, const unsigned *a, const unsigned *b) {
     unsigned me = running->index;
     meeting *m = &wave_meeting[me / GW_EMULATOR_LANES];
@@ -671,6 +678,8 @@ static void meet_wave(kind what, int *c, const unsigned *a, const unsigned *b) {
             multiply<of_f16>(first);
         } else if (what == MMA_BF16) {
             multiply<of_bf16>(first);
+        } else {
+            hand_words(first);
         }
         release(m);
     } else {
@@ -680,12 +689,14 @@ static void meet_wave(kind what, int *c, const unsigned *a, const unsigned *b) {
 }
 
 /* The width of a matrix instruction is the wave's; this one multiplies nothing. */
-void gw_emulator_sync_wave(void) {
+unsigned gw_emulator_wave_word(unsigned v, int from) {
     int c[GW_MMA_C] = {};
-    const unsigned none[GW_MMA_A] = {};
-    static_assert(GW_MMA_B <= GW_MMA_A, "what is copied of it");
-    meet_wave(SYNC_WAVE, c, none, none);
+    const unsigned a[GW_MMA_A] = {v, (unsigned)from};
+    static_assert(GW_MMA_B <= GW_MMA_A && GW_MMA_A >= 2, "what is copied of it");
+    meet_wave(SYNC_WAVE, c, a, a);
+    return (unsigned)c[0];
 }
+void gw_emulator_sync_wave(void) { (void)gw_emulator_wave_word(0, 0); }
 
 void gw_emulator_mma_int8(int *c, const unsigned *a, const unsigned *b) {
     meet_wave(MMA_INT8, c, a, b);

@@ -65,6 +65,8 @@ uint32_t gw_emulator_exchange(uint32_t bits, int from);
 unsigned gw_emulator_ballot(int yes);
 void gw_emulator_sync_team(void);
 void gw_emulator_sync_wave(void);
+/* `v` of lane `from` of this thread's wave. */
+unsigned gw_emulator_wave_word(unsigned v, int from);
 void gw_emulator_sync_some(int id, unsigned threads);
 void gw_emulator_gate_make(const void *gate, int arrivals);
 void gw_emulator_gate_arrive(const void *gate);
