@@ -38,6 +38,7 @@ static const char *plain_words(const char *text) {
         const char *part, *instead;
     } rows[] = {{"device: ", "--device: "},
                 {"offload-layers: ", "--offload-layers: "},
+                {"kv-host-layers: ", "--kv-host-layers: "},
                 {"split: ", "--split: "},
                 {"split-mode: ", "--split-mode: "},
                 {"groups: ", "--groups: "},
@@ -149,6 +150,7 @@ int app_model_options(const app_options *o, const char *path, int32_t threads, c
         .groups = o->groups,
         .vram_budget = o->vram_budget,
         .prompt_offload = o->prompt_offload,
+        .kv_host_layers = o->no_kv_offload ? "all" : o->kv_host_layers,
         .cpu_experts = o->cpu_moe ? INT32_MAX : o->n_cpu_moe,
         .n_ctx = need != NULL ? need->n_ctx : 0,
         .chunk = need != NULL ? need->batch : 0,

@@ -63,8 +63,6 @@ static const foreign table[] = {
      "'godwit inspect' shows a model, 'godwit tokenize' the tokens of a text"},
     {"-np --parallel", CMD_MODEL & ~(CMD_BENCH | CMD_SERVE), VALUE, NOTED,
      "one text is computed at a time"},
-    {"-nkvo --no-kv-offload", CMD_MODEL, ALONE, NOTED,
-     "the cache of a layer lies where the layer runs; --offload-layers N moves fewer"},
     {"-nopo --no-op-offload", CMD_MODEL, ALONE, NOTED,
      "--prompt-offload off keeps prompts of layers in main memory there"},
     {"-mg --main-gpu", CMD_MODEL, VALUE, REFUSED,

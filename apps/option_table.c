@@ -111,6 +111,13 @@ const app_option app_option_table[] = {
      "prompts of layers and experts that stay in main memory: 'auto': their weights are copied to "
      "the device, which computes with them, for so many rows that this is faster; 'on': always; "
      "'off': the cpu computes. The text is the same"},
+    {"--kv-host-layers", KIND_TEXT, CMD_MODEL, AT(kv_host_layers), 0, 0, "N|all|none|auto", "auto",
+     "of how many of the device's layers the keys and values lie in main memory, where the device "
+     "reads them over its link; 'auto': of as many as it has no room for, and with "
+     "--offload-layers auto only where that is faster, as measured, than fewer layers on the "
+     "device. The text is the same"},
+    {"-nkvo --no-kv-offload", KIND_FLAG, CMD_MODEL, AT(no_kv_offload), 0, 0, NULL, NULL,
+     "as --kv-host-layers all"},
     {"--vram-budget", KIND_BYTES, CMD_MODEL | CMD_PULL, AT(vram_budget), 1, 1e18, "SIZE", NULL,
      "most memory to use on a device, as in 6G or 900M; what does not fit is refused"},
     {"-t --threads", KIND_INT,

@@ -70,6 +70,8 @@ typedef struct app_options {
     int lora_unapplied, lora_at_once, allow_lora_loading;
     app_texts owned;      /* malloc'd: paths of models that were named otherwise */
     uint64_t vram_budget; /* bytes; 0: what is free */
+    const char *kv_host_layers;
+    int no_kv_offload;
     const char *prompt_offload;
     int cpu_moe, n_cpu_moe; /* experts of all layers, of the first N, stay with the CPU */
     app_texts models;

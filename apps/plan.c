@@ -69,7 +69,7 @@ static void print_devices(const gw_forecast *f, int threads) {
 static void print_token_bytes(const gw_forecast *f, const char *kv_type) {
     uint64_t kv = 0;
     for (size_t d = 0; d < f->n_devices && f->n_rows > 0; d++) {
-        kv += f->rows[0].use[d].kv;
+        kv += f->rows[0].use[d].kv + f->caches[0].bytes[d];
     }
     if (kv > f->state_bytes && f->n_ctx > 0) {
         char each[32];
@@ -94,9 +94,13 @@ static void print_table(const gw_forecast *f) {
                   (int)r->offloaded, r->prompt_rate, r->token_rate, r->fits ? "yes" : "no");
         for (size_t d = 0; d < f->n_devices; d++) {
             const gw_forecast_use *u = &r->use[d];
-            char weights[32], kv[32], scratch[32];
-            out_print(" %d%s | %s | %s | %s |", (int)u->layers, u->head ? " + head" : "",
-                      app_bytes(u->weights, weights), app_bytes(u->kv, kv),
+            char weights[32], kv[32], scratch[32], away[64] = "", host[32];
+            if (f->caches[i].layers[d] > 0) {
+                snprintf(away, sizeof away, ", %s in main memory",
+                         app_bytes(f->caches[i].bytes[d], host));
+            }
+            out_print(" %d%s | %s | %s%s | %s |", (int)u->layers, u->head ? " + head" : "",
+                      app_bytes(u->weights, weights), app_bytes(u->kv, kv), away,
                       app_bytes(u->scratch, scratch));
         }
     }
@@ -106,6 +110,22 @@ static void print_table(const gw_forecast *f) {
         out_print("Of the KV %s are states of recurrent layers, whatever the context; a batch "
                   "without drafts has %s of each text.\n",
                   app_bytes(f->state_bytes, states), app_bytes(f->batch_state_bytes, batch));
+    }
+}
+
+/* Where caches lie in main memory, what they cost late in a text. */
+static void print_caches(const gw_forecast *f) {
+    const gw_forecast_cache *c = &f->caches[f->n_rows > 1 ? (size_t)f->chosen : 0];
+    const double token = f->rows[f->n_rows > 1 ? (size_t)f->chosen : 0].token_rate;
+    int layers = 0;
+    for (size_t d = 0; d < f->n_devices; d++) {
+        layers += c->layers[d];
+    }
+    if (layers > 0 && token > 0) {
+        out_print("With --offload-layers %d the caches of %d layers lie in main memory: early in a "
+                  "text a token takes\n%.3g ms, and with the context full %.3g ms more for reading "
+                  "the caches of all layers.\n",
+                  (int)f->chosen, layers, 1e3 / token, 1e3 * c->full_seconds);
     }
 }
 
@@ -145,32 +165,37 @@ static void print_predictor(const char *path) {
 
 static void print_csv(const gw_forecast *f) {
     out_text("offloaded,chosen,fits,prompt_tokens_per_second,generated_tokens_per_second,device,"
-             "layers,head,weight_bytes,kv_bytes,scratch_bytes\n");
+             "layers,head,weight_bytes,kv_bytes,scratch_bytes,kv_host_layers,kv_host_bytes\n");
     for (size_t i = 0; i < f->n_rows; i++) {
         const gw_forecast_row *r = &f->rows[i];
         for (size_t d = 0; d < f->n_devices; d++) {
             const gw_forecast_use *u = &r->use[d];
-            out_print("%d,%d,%d,%.6g,%.6g,%s,%d,%d,%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n",
+            out_print("%d,%d,%d,%.6g,%.6g,%s,%d,%d,%" PRIu64 ",%" PRIu64 ",%" PRIu64
+                      ",%d,%" PRIu64 "\n",
                       (int)r->offloaded, r->offloaded == f->chosen, r->fits, r->prompt_rate,
                       r->token_rate, f->devices[d].id, (int)u->layers, u->head, u->weights, u->kv,
-                      u->scratch);
+                      u->scratch, (int)f->caches[i].layers[d], f->caches[i].bytes[d]);
         }
     }
 }
 
-static json_t *row_json(const gw_forecast *f, const gw_forecast_row *r) {
+static json_t *row_json(const gw_forecast *f, size_t i) {
+    const gw_forecast_row *r = &f->rows[i];
+    const gw_forecast_cache *c = &f->caches[i];
     json_t *devices = json_array();
     for (size_t d = 0; d < f->n_devices; d++) {
         const gw_forecast_use *u = &r->use[d];
         json_array_append_new(devices,
-                              json_pack("{ss si sb sI sI sI}", "device", f->devices[d].id, "layers",
+                              json_pack("{ss si sb sI sI sI si sI}", "device", f->devices[d].id, "layers",
                                         (int)u->layers, "head", u->head, "weight_bytes",
                                         (json_int_t)u->weights, "kv_bytes", (json_int_t)u->kv,
-                                        "scratch_bytes", (json_int_t)u->scratch));
+                                        "scratch_bytes", (json_int_t)u->scratch, "kv_host_layers",
+                                        (int)c->layers[d], "kv_host_bytes",
+                                        (json_int_t)c->bytes[d]));
     }
-    return json_pack("{si sb sf sf so}", "offloaded", (int)r->offloaded, "fits", r->fits,
+    return json_pack("{si sb sf sf sf so}", "offloaded", (int)r->offloaded, "fits", r->fits,
                      "prompt_tokens_per_second", r->prompt_rate, "generated_tokens_per_second",
-                     r->token_rate, "devices", devices);
+                     r->token_rate, "full_cache_seconds", c->full_seconds, "devices", devices);
 }
 
 static json_t *eyes_json(const gw_eyes_need *eyes) {
@@ -192,7 +217,7 @@ static int print_json(const gw_forecast *f, const gw_eyes_need *eyes) {
                                is_chosen(f, d), "disturbed", f->disturbed[d]));
     }
     for (size_t i = 0; i < f->n_rows; i++) {
-        json_array_append_new(rows, row_json(f, &f->rows[i]));
+        json_array_append_new(rows, row_json(f, i));
     }
     json_t *all =
         json_pack("{ss si si si si so so so}", "model", f->name, "layers", (int)f->n_layers,
@@ -259,6 +284,7 @@ static int run_plan(const app_options *o) {
         print_devices(f, o->threads);
         print_table(f);
         print_token_bytes(f, o->kv_type);
+        print_caches(f);
         print_eyes(&eyes);
         print_predictor(o->model);
     }

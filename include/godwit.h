@@ -122,6 +122,9 @@ typedef struct gw_model_options {
     int images;         /* its vision tower is opened too (godwit_see.h), of a GGUF file from */
     const char *mmproj; /* this file; NULL: the only one next to it that is called so         */
     const char *target; /* of a head (EAGLE-3, DFlash): its model's path; or NULL            */
+    /* Of how many of a card's layers the caches lie in main memory, where the card reads them over
+     * its link: "N", "all", "none", "auto" (as many as it has no room for), NULL: auto. */
+    const char *kv_host_layers;
 } gw_model_options;
 
 gw_status gw_model_open_sized(const gw_model_options *options, size_t size, gw_model **out);
@@ -965,6 +968,13 @@ typedef struct gw_forecast_row {
     gw_forecast_use use[GW_DEVICES_MAX];
 } gw_forecast_row;
 
+/* Of a row: caches in main memory of layers that a card computes (--kv-host-layers). */
+typedef struct gw_forecast_cache {
+    int32_t layers[GW_DEVICES_MAX];
+    uint64_t bytes[GW_DEVICES_MAX]; /* which `kv` of the row's use is without */
+    double full_seconds; /* to read the caches of all layers with the context full; 0: not known */
+} gw_forecast_cache;
+
 typedef struct gw_forecast {
     char name[256];
     int32_t n_layers, n_ctx, chunk;
@@ -978,6 +988,7 @@ typedef struct gw_forecast {
     gw_forecast_row *rows;         /* [n_rows], N = 0 first                        */
     char note[256];                /* what was not as asked for; "" when nothing   */
     uint64_t state_bytes, batch_state_bytes; /* as in gw_model_info; the former is in all kv */
+    gw_forecast_cache *caches; /* [n_rows] */
 } gw_forecast;
 
 /* For the devices of options, every N: what it would take and how fast it would be. Loads no

@@ -109,6 +109,7 @@ struct gw_buffer {
     size_t bytes;
     void *kept; /* its bytes on the host once it was stowed, pinned unless kept_plain */
     int kept_plain;
+    int in_host; /* `at` is pinned memory of the host: gw_hip_alloc_mapped */
 };
 
 /* Where a tensor begins on the device. */
@@ -126,6 +127,8 @@ gw_status gw_hip_landing_new(struct gw_device *device);
 void gw_hip_ring_free(struct gw_device *device);
 
 gw_status gw_hip_alloc(struct gw_device *device, size_t bytes, struct gw_buffer **out);
+gw_status gw_hip_alloc_mapped(struct gw_device *device, size_t bytes, size_t page_bytes,
+                              struct gw_buffer **out);
 void gw_hip_release(struct gw_buffer *buffer);
 gw_status gw_hip_stow(struct gw_buffer *buffer, uint64_t *kept);
 gw_status gw_hip_restore(struct gw_buffer *buffer);

@@ -90,6 +90,31 @@ gw_status gw_hip_alloc(struct gw_device *device, size_t bytes, struct gw_buffer 
     return GW_OK;
 }
 
+/* Addresses of pinned memory are the device's, too: as with the step block (segment.c). */
+gw_status gw_hip_alloc_mapped(struct gw_device *device, size_t bytes, size_t page_bytes,
+                              struct gw_buffer **out) {
+    (void)page_bytes;
+    GW_TRY(gw_hip_enter(device));
+    struct gw_buffer *buffer = calloc(1, sizeof *buffer);
+    void *at = NULL;
+    if (buffer == NULL) {
+        return gw_fail(GW_E_NOMEM, "hip", "no memory for a buffer");
+    }
+    if (simulated(device) || device->driver->HostAlloc(&at, bytes > 0 ? bytes : 4, 0) != GW_HIP_OK ||
+        at == NULL) {
+        char need[GW_SIZE_TEXT];
+        free(buffer);
+        return gw_fail(GW_E_NOMEM, "hip",
+                       "needs %s of main memory that %s can read, the driver gives no more of it",
+                       gw_text_size(bytes, 4, need), device->name);
+    }
+    memset(at, 0, bytes);
+    *buffer = (struct gw_buffer){
+        .device = device, .at = (gw_hip_ptr)(uintptr_t)at, .bytes = bytes, .in_host = 1};
+    *out = buffer;
+    return GW_OK;
+}
+
 static void forget_kept(struct gw_buffer *buffer) {
     if (buffer->kept_plain) {
         free(buffer->kept);
@@ -104,7 +129,11 @@ void gw_hip_release(struct gw_buffer *buffer) {
         return;
     }
     (void)gw_hip_enter(buffer->device);
-    gw_hip_memory_free(buffer->device, buffer->at, buffer->bytes);
+    if (buffer->in_host) {
+        buffer->device->driver->HostFree((void *)(uintptr_t)buffer->at);
+    } else {
+        gw_hip_memory_free(buffer->device, buffer->at, buffer->bytes);
+    }
     forget_kept(buffer);
     free(buffer);
 }
@@ -181,6 +210,11 @@ gw_status gw_hip_write(struct gw_buffer *dst, size_t at, const void *src, size_t
     if (bytes == 0) {
         return GW_OK;
     }
+    if (dst->in_host) {
+        GW_TRY(gw_hip_wait(device));
+        memcpy((char *)(uintptr_t)dst->at + at, src, bytes);
+        return GW_OK;
+    }
     device->landed = NULL; /* it may be what is written */
     if (gw_hip_fits_slot(device, bytes)) {
         return gw_hip_send(device, dst->at + at, src, bytes);
@@ -200,6 +234,11 @@ gw_status gw_hip_read(const struct gw_buffer *src, size_t at, void *dst, size_t 
     GW_TRY(enter_range(src, at, bytes));
     struct gw_device *device = src->device;
     if (bytes == 0) {
+        return GW_OK;
+    }
+    if (src->in_host) {
+        GW_TRY(gw_hip_wait(device));
+        memcpy(dst, (const char *)(uintptr_t)src->at + at, bytes);
         return GW_OK;
     }
     const int32_t *drawn = gw_hip_drawn(device, src->at + at, bytes);

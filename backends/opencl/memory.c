@@ -30,14 +30,19 @@ static gw_status create(struct gw_device *device, cl_ulong flags, size_t bytes, 
     return GW_OK;
 }
 
+static gw_status check_piece(const struct gw_device *device, size_t bytes) {
+    char need[GW_SIZE_TEXT], have[GW_SIZE_TEXT];
+    return bytes <= device->max_alloc
+               ? GW_OK
+               : gw_fail(GW_E_NOMEM, "opencl", "needs %s in one piece, %s gives at most %s",
+                         gw_text_size(bytes, 4, need), device->name,
+                         gw_text_size(device->max_alloc, 4, have));
+}
+
 gw_status gw_cl_new_mem(struct gw_device *device, size_t bytes, cl_mem *out) {
     char need[GW_SIZE_TEXT], have[GW_SIZE_TEXT];
     cl_mem mem;
-    if (bytes > device->max_alloc) {
-        return gw_fail(GW_E_NOMEM, "opencl", "needs %s in one piece, %s gives at most %s",
-                       gw_text_size(bytes, 4, need), device->name,
-                       gw_text_size(device->max_alloc, 4, have));
-    }
+    GW_TRY(check_piece(device, bytes));
     if (device->memory > 0 &&
         bytes > device->memory -
                     (device->reserved < device->memory ? device->reserved : device->memory)) {
@@ -91,9 +96,15 @@ static gw_status new_buffer(struct gw_device *device, int n_chunks, struct gw_bu
 }
 
 /* One more allocation of the buffer. */
-static gw_status add_chunk(struct gw_buffer *buffer, size_t bytes) {
+static gw_status add_chunk(struct gw_buffer *buffer, size_t bytes, int in_host) {
     gw_cl_chunk *chunk = &buffer->chunks[buffer->n_chunks];
-    GW_TRY(gw_cl_new_mem(buffer->device, bytes, &chunk->mem));
+    if (in_host) {
+        GW_TRY(check_piece(buffer->device, bytes));
+        GW_TRY(create(buffer->device, CL_MEM_ALLOC_HOST_PTR, bytes, &chunk->mem));
+    } else {
+        GW_TRY(gw_cl_new_mem(buffer->device, bytes, &chunk->mem));
+    }
+    chunk->in_host = in_host;
     chunk->bytes = bytes;
     buffer->n_chunks++;
     buffer->bytes += bytes;
@@ -102,11 +113,11 @@ static gw_status add_chunk(struct gw_buffer *buffer, size_t bytes) {
 
 /* Sixteen bytes at a time: from 2 GB on NVIDIA's driver 580 loses the device, or never comes back,
  * when it fills with single bytes. */
-static gw_status add_zeros(struct gw_buffer *buffer, size_t bytes) {
+static gw_status add_zeros(struct gw_buffer *buffer, size_t bytes, int in_host) {
     static const cl_uint zero[4];
     struct gw_device *d = buffer->device;
     bytes = (bytes + sizeof zero - 1) / sizeof zero * sizeof zero;
-    GW_TRY(add_chunk(buffer, bytes));
+    GW_TRY(add_chunk(buffer, bytes, in_host));
     cl_mem mem = buffer->chunks[buffer->n_chunks - 1].mem;
     return bytes == 0 ? GW_OK
                       : gw_cl_check(d->cl->EnqueueFillBuffer(d->queue, mem, &zero, sizeof zero, 0,
@@ -114,10 +125,11 @@ static gw_status add_zeros(struct gw_buffer *buffer, size_t bytes) {
                                     "clearing a buffer");
 }
 
-gw_status gw_cl_alloc(struct gw_device *device, size_t bytes, struct gw_buffer **out) {
+static gw_status new_whole(struct gw_device *device, size_t bytes, int in_host,
+                           struct gw_buffer **out) {
     struct gw_buffer *buffer = NULL;
     GW_TRY(new_buffer(device, 1, &buffer));
-    gw_status status = add_zeros(buffer, bytes);
+    gw_status status = add_zeros(buffer, bytes, in_host);
     if (status != GW_OK) {
         gw_cl_release(buffer);
         return status;
@@ -126,12 +138,12 @@ gw_status gw_cl_alloc(struct gw_device *device, size_t bytes, struct gw_buffer *
     return GW_OK;
 }
 
-gw_status gw_cl_alloc_pages(struct gw_device *device, size_t bytes, size_t page_bytes,
-                            struct gw_buffer **out) {
+static gw_status new_pages(struct gw_device *device, size_t bytes, size_t page_bytes, int in_host,
+                           struct gw_buffer **out) {
     size_t most = device->max_cache > 0 ? device->max_cache : device->max_alloc;
-    size_t piece = most / page_bytes * page_bytes;
-    if (bytes <= most) {
-        return gw_cl_alloc(device, bytes, out);
+    size_t piece = page_bytes > 0 ? most / page_bytes * page_bytes : 0;
+    if (bytes <= most || page_bytes == 0) {
+        return new_whole(device, bytes, in_host, out);
     }
     if (piece == 0 || (bytes - 1) / piece >= GW_CL_PIECES) {
         char need[GW_SIZE_TEXT], have[GW_SIZE_TEXT];
@@ -147,7 +159,7 @@ gw_status gw_cl_alloc_pages(struct gw_device *device, size_t bytes, size_t page_
     buffer->piece = piece;
     while (buffer->bytes < bytes && status == GW_OK) {
         size_t left = bytes - buffer->bytes;
-        status = add_zeros(buffer, left < piece ? left : piece);
+        status = add_zeros(buffer, left < piece ? left : piece, in_host);
     }
     if (status != GW_OK) {
         gw_cl_release(buffer);
@@ -157,10 +169,24 @@ gw_status gw_cl_alloc_pages(struct gw_device *device, size_t bytes, size_t page_
     return GW_OK;
 }
 
+gw_status gw_cl_alloc(struct gw_device *device, size_t bytes, struct gw_buffer **out) {
+    return new_whole(device, bytes, 0, out);
+}
+
+gw_status gw_cl_alloc_pages(struct gw_device *device, size_t bytes, size_t page_bytes,
+                            struct gw_buffer **out) {
+    return new_pages(device, bytes, page_bytes, 0, out);
+}
+
+gw_status gw_cl_alloc_mapped(struct gw_device *device, size_t bytes, size_t page_bytes,
+                             struct gw_buffer **out) {
+    return new_pages(device, bytes, page_bytes, 1, out);
+}
+
 static void free_chunk(const struct gw_buffer *buffer, gw_cl_chunk *chunk) {
     if (chunk->mem != NULL) {
         buffer->device->cl->ReleaseMemObject(chunk->mem);
-        buffer->device->reserved -= chunk->bytes;
+        buffer->device->reserved -= chunk->in_host ? 0 : chunk->bytes;
         chunk->mem = NULL;
     }
 }
@@ -456,7 +482,7 @@ static gw_status load_all(const loading *l, struct gw_buffer *buffer, int64_t pe
         c->high = c->low + plane_bytes(l, c->rows, 0);
         c->head = c->high + plane_bytes(l, c->rows, 1);
         c->sub = c->head + plane_bytes(l, c->rows, 2);
-        GW_TRY(add_chunk(buffer, (size_t)c->sub + plane_bytes(l, c->rows, 3)));
+        GW_TRY(add_chunk(buffer, (size_t)c->sub + plane_bytes(l, c->rows, 3), 0));
         GW_TRY(load_chunk(l, c, c->first, c->first + c->rows));
     }
     return GW_OK;

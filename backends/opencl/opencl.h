@@ -123,6 +123,7 @@ typedef struct gw_cl_pinned {
 typedef struct gw_cl_chunk {
     cl_mem mem; /* NULL: stowed */
     size_t bytes;
+    int in_host; /* gw_cl_alloc_mapped: no memory of the device */
     gw_cl_pinned kept; /* its bytes on the host once it was stowed */
     int64_t first, rows;
     cl_ulong low, high, head, sub;
@@ -142,6 +143,8 @@ gw_status gw_cl_alloc(struct gw_device *device, size_t bytes, struct gw_buffer *
 /* At most GW_CL_PIECES allocations of whole pages; one, where the device gives it. */
 gw_status gw_cl_alloc_pages(struct gw_device *device, size_t bytes, size_t page_bytes,
                             struct gw_buffer **out);
+gw_status gw_cl_alloc_mapped(struct gw_device *device, size_t bytes, size_t page_bytes,
+                             struct gw_buffer **out);
 gw_status gw_cl_new_mem(struct gw_device *device, size_t bytes, cl_mem *out);
 /* The host's memory, zeros, that copies come from and go to while the host goes on: with ordinary
  * memory some drivers wait for the copy, and so for all that is queued before it. */

@@ -97,6 +97,10 @@ typedef struct gw_backend {
     /* For caches: may lie in several allocations, each of whole pages. NULL: alloc does. */
     gw_status (*alloc_pages)(struct gw_device *device, size_t bytes, size_t page_bytes,
                              struct gw_buffer **out);
+    /* The same in the host's memory, where the device's kernels read and write it over its link;
+     * page_bytes 0: in one allocation. NULL: cannot, or all its memory is the host's. */
+    gw_status (*alloc_mapped)(struct gw_device *device, size_t bytes, size_t page_bytes,
+                              struct gw_buffer **out);
     void (*release)(struct gw_buffer *buffer);
     /* Both end when the bytes are there, after all that was run before. */
     gw_status (*write)(struct gw_buffer *dst, size_t at, const void *src, size_t bytes);

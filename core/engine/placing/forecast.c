@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/engine/placing/cache_time.h"
 #include "core/engine/placing/gauge.h"
 #include "core/engine/run/model_state.h"
 #include "core/engine/run/tower.h"
@@ -24,8 +25,10 @@ static void describe_devices(const gw_place *place, const gw_place_sizes *sizes,
     }
 }
 
+/* times NULL: not measured. */
 static void fill_row(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
-                     int n, gw_where *where, gw_forecast_row *row) {
+                     const gw_cache_time *times, int n, gw_where *where, gw_forecast_row *row,
+                     gw_forecast_cache *cache) {
     gw_place_use use[GW_MAX_DEVICES];
     double prompt = 0.0, token = 0.0;
     gw_place_spread(place, sizes, n, where);
@@ -34,7 +37,10 @@ static void fill_row(const gw_place *place, const gw_place_sizes *sizes, const g
     gw_gauge_predict(place, sizes, gauges, where, &prompt, &token);
     row->prompt_rate = prompt > 0.0 ? sizes->chunk / prompt : 0.0;
     row->token_rate = token > 0.0 ? 1.0 / token : 0.0;
+    cache->full_seconds = times != NULL ? gw_cache_seconds(place, sizes, times) : 0.0;
     for (int d = 0; d < place->n_devices; d++) {
+        cache->layers[d] = use[d].host_layers;
+        cache->bytes[d] = use[d].kv_host;
         row->use[d] = (gw_forecast_use){.layers = use[d].layers,
                                         .head = use[d].head,
                                         .weights = use[d].weights,
@@ -43,9 +49,25 @@ static void fill_row(const gw_place *place, const gw_place_sizes *sizes, const g
     }
 }
 
+static void fill_rows(gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
+                      const gw_cache_time *times, gw_forecast *f) {
+    for (size_t n = 0; n < f->n_rows; n++) {
+        fill_row(place, sizes, gauges, times, (int)n, place->where, &f->rows[n], &f->caches[n]);
+    }
+}
+
+static int hosts_some(const gw_forecast *f) {
+    int some = 0;
+    for (size_t i = 0; i < f->n_rows * f->n_devices; i++) {
+        some |= f->caches[i / f->n_devices].layers[i % f->n_devices] > 0;
+    }
+    return some;
+}
+
 static gw_status fill(gw_model *m, const gw_model_options *o, const gw_place_sizes *sizes,
                       gw_forecast *f) {
     gw_gauge gauges[GW_GAUGES];
+    gw_cache_time times[GW_MAX_DEVICES];
     gw_place *place = &m->place;
     int spread = place->n_asked > 1 || place->asked[0] != 0;
     GW_TRY(gw_place_layers(place, sizes, o));
@@ -61,12 +83,15 @@ static gw_status fill(gw_model *m, const gw_model_options *o, const gw_place_siz
     snprintf(f->name, sizeof f->name, "%s", gw_checkpoint_name(m->checkpoint));
     f->n_rows = spread ? (size_t)m->hp.n_layers + 1 : 1;
     f->rows = calloc(f->n_rows, sizeof *f->rows);
-    if (f->rows == NULL) {
+    f->caches = calloc(f->n_rows, sizeof *f->caches);
+    if (f->rows == NULL || f->caches == NULL) {
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %zu rows", f->n_rows);
     }
     f->chosen = spread ? f->chosen : 0;
-    for (size_t n = 0; n < f->n_rows; n++) {
-        fill_row(place, sizes, gauges, (int)n, place->where, &f->rows[n]);
+    fill_rows(place, sizes, gauges, NULL, f);
+    if (hosts_some(f)) {
+        GW_TRY(gw_cache_times(place, sizes, times));
+        fill_rows(place, sizes, gauges, times, f);
     }
     return GW_OK;
 }
@@ -115,6 +140,7 @@ gw_status gw_engine_forecast(const gw_model_options *options, const gw_backend *
 void gw_forecast_free(gw_forecast *forecast) {
     if (forecast != NULL) {
         free(forecast->rows);
+        free(forecast->caches);
         free(forecast);
     }
 }

@@ -9,9 +9,9 @@
 
 #include "core/base/cache.h"
 #include "core/base/clock.h"
-#include "core/engine/run/session_state.h"
+#include "core/engine/placing/rig.h"
 
-enum { VERSION = 11, FIRST_POS = 16, LAST_POS = 80, HOME_ROWS = 128 };
+enum { VERSION = 11 };
 enum { SAMPLE = 8, MOST_TIMES = 64, SETTLED = 16 };
 
 static const double enough = 384e6;  /* bytes of sampled layers: more than caches hold */
@@ -26,42 +26,16 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* What is measured: a device, or cards that compute a layer together, numbered from 0 here. */
-typedef struct subject {
-    int d; /* in the place; of cards the one that stands for them */
-    gw_group group;
-    gw_plan_device devices[GW_MAX_CARDS];
-    gw_device_info info[GW_MAX_CARDS];
-} subject;
-
-static subject subject_of(const gw_place *place, const gw_group *group) {
-    subject s = {.d = group->device[0], .group = *group};
-    for (int c = 0; c < group->n; c++) {
-        s.devices[c] = place->devices[group->device[c]];
-        s.info[c] = place->info[group->device[c]];
-        s.group.device[c] = c;
-    }
-    return s;
-}
-
 /* ---- one timing -------------------------------------------------------------------------------
  */
 
-typedef struct rig {
-    gw_model model; /* of this file's making: sample layers on one device */
-    gw_session *session;
-    int32_t rows;  /* of its prompts */
-    int32_t token; /* drawn last */
-    double spread; /* of its times: the slower quarter over the faster one, the most seen */
-} rig;
-
-static gw_status run_once(rig *r, int is_prompt, double *seconds) {
+static gw_status run_once(gw_rig *r, int is_prompt, double *seconds) {
     static const int32_t ids[GW_CHUNK_MAX] = {0};
     int32_t pos = gw_session_pos(r->session);
     if (is_prompt) {
         GW_TRY(gw_session_rewind(r->session, 0));
-    } else if (pos >= LAST_POS) { /* early in a text: later positions cost more attention */
-        GW_TRY(gw_session_rewind(r->session, FIRST_POS));
+    } else if (pos >= GW_RIG_LAST) { /* early in a text: later positions cost more attention */
+        GW_TRY(gw_session_rewind(r->session, GW_RIG_FIRST));
     }
     double start = gw_seconds_now();
     gw_status status = is_prompt ? gw_session_prefill(r->session, ids, (size_t)r->rows)
@@ -71,11 +45,11 @@ static gw_status run_once(rig *r, int is_prompt, double *seconds) {
 }
 
 /* Seconds of a token that the device draws, a step ahead of the host; 0: it could not. */
-static gw_status run_drawn(rig *r, double *seconds) {
+static gw_status run_drawn(gw_rig *r, double *seconds) {
     enum { AT_ONCE = 8 };
     static const gw_choice most_probable = {.temperature = 0.0f};
-    if (gw_session_pos(r->session) + AT_ONCE > LAST_POS) {
-        GW_TRY(gw_session_rewind(r->session, FIRST_POS));
+    if (gw_session_pos(r->session) + AT_ONCE > GW_RIG_LAST) {
+        GW_TRY(gw_session_rewind(r->session, GW_RIG_FIRST));
         r->token = 0;
     }
     double start = gw_seconds_now();
@@ -92,7 +66,7 @@ static gw_status run_drawn(rig *r, double *seconds) {
 }
 
 /* The middle of several, of two rigs in turn. */
-static gw_status time_drawn(rig *small, rig *large, double *of_small, double *of_large) {
+static gw_status time_drawn(gw_rig *small, gw_rig *large, double *of_small, double *of_large) {
     double a[MOST_TIMES], b[MOST_TIMES], start = gw_seconds_now();
     int n = 0;
     *of_small = *of_large = 0.0;
@@ -110,14 +84,14 @@ static gw_status time_drawn(rig *small, rig *large, double *of_small, double *of
     return GW_OK;
 }
 
-static void note_spread(rig *r, const double *sorted, int n) {
+static void note_spread(gw_rig *r, const double *sorted, int n) {
     double spread = sorted[3 * n / 4] / sorted[n / 4];
     r->spread = spread > r->spread ? spread : r->spread;
 }
 
 /* The middle of several timings of two rigs in turn: each finds the caches as the other left them.
  */
-static gw_status time_both(rig *small, rig *large, int is_prompt, double *of_small,
+static gw_status time_both(gw_rig *small, gw_rig *large, int is_prompt, double *of_small,
                            double *of_large) {
     double a[MOST_TIMES], b[MOST_TIMES], start = gw_seconds_now(), unused;
     int n = 0;
@@ -144,7 +118,7 @@ static gw_status time_both(rig *small, rig *large, int is_prompt, double *of_sma
  */
 
 /* A token through the first layers, without the head; NULL: a whole token. */
-static gw_status run_part(rig *r, gw_pass *body, double wait, double *seconds) {
+static gw_status run_part(gw_rig *r, gw_pass *body, double wait, double *seconds) {
     static const int32_t id = 0;
     double until = gw_seconds_now() + wait;
     while (gw_seconds_now() < until) { /* as a driver does */
@@ -153,7 +127,7 @@ static gw_status run_part(rig *r, gw_pass *body, double wait, double *seconds) {
         return run_once(r, 0, seconds);
     }
     double start = gw_seconds_now();
-    gw_session_set_step(r->session, &id, 1, (FIRST_POS + LAST_POS) / 2);
+    gw_session_set_step(r->session, &id, 1, (GW_RIG_FIRST + GW_RIG_LAST) / 2);
     GW_TRY(gw_pass_run(r->session, body, gw_plan_run));
     *seconds = gw_seconds_now() - start;
     return GW_OK;
@@ -161,7 +135,7 @@ static gw_status run_part(rig *r, gw_pass *body, double wait, double *seconds) {
 
 /* The middle of several runs, each of which finds the caches as the one before and `wait` seconds
  * of waiting left them. */
-static gw_status time_part(rig *r, gw_pass *body, double wait, double *seconds) {
+static gw_status time_part(gw_rig *r, gw_pass *body, double wait, double *seconds) {
     double t[MOST_TIMES], spent = 0.0, start = gw_seconds_now();
     int n = 0, before = 0;
     do { /* a backend may try several ways first */
@@ -177,7 +151,7 @@ static gw_status time_part(rig *r, gw_pass *body, double wait, double *seconds) 
     return GW_OK;
 }
 
-static gw_status time_body(rig *r, int layers, double wait, double *seconds) {
+static gw_status time_body(gw_rig *r, int layers, double wait, double *seconds) {
     gw_pass body = {.plan = NULL};
     gw_layer_range range = {0, layers};
     gw_status status = gw_pass_build(r->session, &body, 1, GW_ORDER_DECODE, GW_PASS_BODY, range);
@@ -188,7 +162,7 @@ static gw_status time_body(rig *r, int layers, double wait, double *seconds) {
 
 /* token_body and token_rest, of a rig of `layers`. The more of `n_layers` another device has, the
  * longer the wait for it between two tokens. */
-static gw_status time_bodies(rig *r, int layers, int n_layers, const gw_gauge *other,
+static gw_status time_bodies(gw_rig *r, int layers, int n_layers, const gw_gauge *other,
                              gw_gauge *out) {
     double whole, wait = 0.0, before = 0.0;
     out->n_points = 0;
@@ -213,48 +187,12 @@ static gw_status time_bodies(rig *r, int layers, int n_layers, const gw_gauge *o
     return GW_OK;
 }
 
-/* ---- rigs -------------------------------------------------------------------------------------
+/* ---- layers of a sample -----------------------------------------------------------------------
  */
-
-static void close_rig(rig *r) {
-    gw_session_free(r->session);
-    gw_arena_set_free(r->model.arenas);
-    free(r->model.place.where);
-    memset(r, 0, sizeof *r);
-}
-
-static gw_status open_rig(const subject *of, const gw_place_sizes *sizes, gw_weights *weights,
-                          int layers, rig *r) {
-    gw_place *mine = &r->model.place;
-    const gw_blueprint *bp = gw_weights_blueprint(weights);
-    r->rows = of->d == 0 && sizes->chunk > HOME_ROWS ? HOME_ROWS : sizes->chunk;
-    r->model.hp = *gw_weights_hparams(weights);
-    r->model.hp.n_layers = layers;
-    r->model.weights = weights;
-    mine->n_devices = of->group.n;
-    for (int c = 0; c < of->group.n; c++) {
-        mine->devices[c] = of->devices[c];
-        mine->info[c] = of->info[c];
-        mine->group[c] = (gw_group){.n = 1, .device = {c}, .share = {1.0}};
-    }
-    mine->group[0] = of->group;
-    mine->grouped = of->group.n > 1;
-    mine->n_layers = mine->offloaded = layers;
-    mine->n_blocks = bp->n_blocks;
-    mine->where = calloc((size_t)(layers + 1) * (size_t)bp->n_blocks, sizeof *mine->where);
-    if (mine->where == NULL) {
-        return gw_fail(GW_E_NOMEM, "plan", "no memory for %d layers", layers);
-    }
-    GW_TRY(gw_arena_set_new(mine->devices, mine->n_devices, &r->model.arenas));
-    gw_session_options o = {.n_ctx = r->rows > 2 * LAST_POS ? r->rows : 2 * LAST_POS,
-                            .chunk = r->rows,
-                            .kv_type = gw_format_of(sizes->kv_fmt)->name};
-    return gw_session_new(&r->model, &o, &r->session);
-}
 
 /* Layers of the sample: enough bytes for each card, SAMPLE layers where they are not too much, and
  * no more than a quarter of what is free on one. Tables of n-grams are small in a sample. */
-static int sample_layers(const gw_place_sizes *s, const subject *of, double *bytes) {
+static int sample_layers(const gw_place_sizes *s, const gw_subject *of, double *bytes) {
     int n_layers = s->hp->n_layers, n_blocks = gw_weights_blueprint(s->weights)->n_blocks;
     int d = of->d;
     double sum = 0.0, used = 0.0, cards = of->group.n;
@@ -281,18 +219,18 @@ static double one_layer(int half, double of_half, int n, double of_n) {
 
 /* What a prompt takes beside its layers is small and the difference of two uncertain numbers: it is
  * held to a few times what a token takes beside its own. */
-static gw_status time_layers(const subject *of, const gw_place_sizes *sizes, gw_weights *weights,
+static gw_status time_layers(const gw_subject *of, const gw_place_sizes *sizes, gw_weights *weights,
                              int n, const gw_gauge *other, gw_gauge *out) {
     enum { REST = 4 };
     int half = n / 2 > 0 ? n / 2 : 1;
-    rig *rigs = calloc(2, sizeof *rigs);
+    gw_rig *rigs = calloc(2, sizeof *rigs);
     double small = 0.0, large = 0.0, rest;
     gw_status status;
     if (rigs == NULL) {
         return gw_fail(GW_E_NOMEM, "plan", "no memory to measure with");
     }
-    GW_TRY_DONE(open_rig(of, sizes, weights, half, &rigs[0]));
-    GW_TRY_DONE(open_rig(of, sizes, weights, n, &rigs[1]));
+    GW_TRY_DONE(gw_rig_open(of, sizes, weights, half, NULL, &rigs[0]));
+    GW_TRY_DONE(gw_rig_open(of, sizes, weights, n, NULL, &rigs[1]));
     GW_TRY_DONE(time_both(&rigs[0], &rigs[1], 0, &small, &large));
     out->token_layer = one_layer(half, small, n, large);
     GW_TRY_DONE(time_bodies(&rigs[1], n, sizes->hp->n_layers, other, out));
@@ -309,8 +247,8 @@ static gw_status time_layers(const subject *of, const gw_place_sizes *sizes, gw_
     out->disturbed = rigs[0].spread > calm || rigs[1].spread > calm;
     out->prompt_layer = (small + large - 2.0 * rest) / (half + n) * sizes->chunk / rigs[0].rows;
 done:
-    close_rig(&rigs[0]);
-    close_rig(&rigs[1]);
+    gw_rig_close(&rigs[0]);
+    gw_rig_close(&rigs[1]);
     free(rigs);
     return status;
 }
@@ -342,7 +280,7 @@ done:
     return status;
 }
 
-static gw_status measure(const subject *of, const gw_place_sizes *sizes, const gw_gauge *other,
+static gw_status measure(const gw_subject *of, const gw_place_sizes *sizes, const gw_gauge *other,
                          gw_gauge *out) {
     gw_gauge g = {0};
     gw_weights *weights = NULL;
@@ -421,7 +359,7 @@ static uint64_t key_of_group(const gw_place *place, const gw_place_sizes *s, int
 }
 
 /* As it was kept, or now. */
-static gw_status gauge_one(const subject *of, const gw_place_sizes *sizes, uint64_t key,
+static gw_status gauge_one(const gw_subject *of, const gw_place_sizes *sizes, uint64_t key,
                            const gw_gauge *waits, gw_gauge *out) {
     size_t bytes = 0;
     void *kept = gw_cache_read("gauge", key, &bytes);
@@ -503,7 +441,7 @@ gw_status gw_gauge_devices(const gw_place *place, const gw_place_sizes *sizes, g
             continue;
         }
         const gw_group alone = {.n = 1, .device = {d}, .share = {1.0}};
-        subject of = subject_of(place, &alone);
+        gw_subject of = gw_subject_of(place, &alone);
         GW_TRY(gauge_one(&of, sizes, key_of(place, sizes, d, other),
                          other != d ? &gauges[other] : NULL, &gauges[d]));
     }
@@ -516,7 +454,7 @@ gw_status gw_gauge_groups(const gw_place *place, const gw_place_sizes *sizes, gw
         if (place->group[d].n > 1 && twin != d) {
             gauges[GW_MAX_DEVICES + d] = gauges[GW_MAX_DEVICES + twin];
         } else if (place->group[d].n > 1) {
-            subject of = subject_of(place, &place->group[d]);
+            gw_subject of = gw_subject_of(place, &place->group[d]);
             GW_TRY(gauge_one(&of, sizes, key_of_group(place, sizes, d), NULL,
                              &gauges[GW_MAX_DEVICES + d]));
         }
@@ -527,95 +465,4 @@ gw_status gw_gauge_groups(const gw_place *place, const gw_place_sizes *sizes, gw
 gw_status gw_gauge_all(const gw_place *place, const gw_place_sizes *sizes, gw_gauge *gauges) {
     GW_TRY(gw_gauge_devices(place, sizes, gauges));
     return gw_gauge_groups(place, sizes, gauges);
-}
-
-/* ---- predicting -------------------------------------------------------------------------------
- */
-
-double gw_gauge_body(const gw_gauge *g, double layers) {
-    double x = 0.0, y = 0.0; /* the point before: none take no time */
-    for (int i = 0; i < g->n_points; i++) {
-        if (layers <= g->at[i]) {
-            return y + (g->token_body[i] - y) * (layers - x) / (g->at[i] - x);
-        }
-        x = g->at[i];
-        y = g->token_body[i];
-    }
-    return y + (layers - x) * g->token_layer;
-}
-
-/* Of what stands at device d. */
-static const gw_gauge *gauge_at(const gw_place *place, const gw_gauge *gauges, int d) {
-    return &gauges[place->grouped && place->group[d].n > 1 ? GW_MAX_DEVICES + d : d];
-}
-
-/* Does everything stand at one device? */
-static int is_at_one(const gw_place *place, int n_layers, const gw_where *where) {
-    int all = 1;
-    for (int at = 1; at < (n_layers + 1) * place->n_blocks; at++) {
-        all &= where[at] == where[0];
-    }
-    return all;
-}
-
-void gw_gauge_predict(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
-                      const gw_where *where, double *prompt, double *token) {
-    int n_layers = sizes->hp->n_layers, n_blocks = place->n_blocks, at = 0;
-    int head = where[n_layers * n_blocks + n_blocks - 1];
-    double layers[GW_MAX_DEVICES] = {0.0}; /* of the samples' size */
-    *prompt = gauge_at(place, gauges, head)->prompt_rest;
-    *token = gauge_at(place, gauges, head)->token_rest;
-    for (int l = 0; l < n_layers; l++) {
-        int d = where[l * n_blocks + place->last_block], away = 0;
-        const gw_gauge *own = gauge_at(place, gauges, d);
-        for (int b = 0; b < n_blocks;
-             b++) { /* experts may stay at home: then rows go and come back */
-            int on = where[l * n_blocks + b];
-            on = gauge_at(place, gauges, on)->weight_bytes > 0.0 ? on : d;
-            const gw_gauge *g = gauge_at(place, gauges, on);
-            double used = gw_place_used(sizes, on, l * n_blocks + b);
-            double part = g->weight_bytes > 0.0 ? used / g->weight_bytes : 0.0;
-            layers[on] += part;
-            *prompt += part * g->prompt_layer;
-            away |= on != d && part > 0.0;
-        }
-        *prompt += away ? own->send_prompt : 0.0;
-        *token += away ? own->send_token : 0.0;
-        if (l > 0 && d != at) { /* half of what was timed goes each way */
-            const gw_gauge *before = gauge_at(place, gauges, at);
-            *prompt += 0.5 * (own->send_prompt + before->send_prompt);
-            *token += 0.5 * (own->send_token + before->send_token);
-        }
-        at = d;
-    }
-    for (int d = 0; d < place->n_devices; d++) {
-        *token += gw_gauge_body(gauge_at(place, gauges, d), layers[d]);
-    }
-    const gw_gauge *all = gauge_at(place, gauges, head);
-    if (all->drawn_layer > 0.0 && is_at_one(place, n_layers, where)) {
-        *token = all->drawn_rest + layers[head] * all->drawn_layer;
-    }
-}
-
-int gw_gauge_best(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
-                  gw_where *room, int *cpu_experts) {
-    gw_place trial = *place;
-    gw_place_use use[GW_MAX_DEVICES];
-    double fastest = 0.0, prompt, token;
-    int best = -1, all = sizes->hp->n_layers, given = *cpu_experts;
-    int most = given == 0 && sizes->has_experts ? all : 0;
-    for (int turn = 0; turn <= all + most; turn++) {
-        int n = turn < all ? turn : all;
-        trial.cpu_experts = turn > all ? turn - all : given;
-        gw_place_spread(&trial, sizes, n, room);
-        if (gw_place_fits(&trial, sizes, room, use, NULL)) {
-            gw_gauge_predict(&trial, sizes, gauges, room, &prompt, &token);
-            if (best < 0 || token < fastest) {
-                best = n;
-                fastest = token;
-                *cpu_experts = trial.cpu_experts;
-            }
-        }
-    }
-    return best;
 }

@@ -12,6 +12,8 @@
 
 #include "core/engine/placing/place.h"
 
+struct gw_cache_time;
+
 enum {
     GW_GAUGE_POINTS = 10,
     /* Of device d at [d]; of the group that it stands for, where it does, at [GW_MAX_DEVICES + d].
@@ -57,10 +59,11 @@ double gw_gauge_body(const gw_gauge *gauge, double layers);
 void gw_gauge_predict(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
                       const gw_where *where, double *prompt, double *token);
 
-/* The N that generates fastest of those that fit; -1: none fits. room [as where]. Where a model has
- * experts and *cpu_experts is 0, also how many layers' experts stay at home while everything else
+/* The N that generates fastest of those that fit; -1: none fits. times: of gw_cache_times, half of
+ * a full context counts, what a text that fills it reads on the average; NULL: caches count
+ * nothing. room [as where]. Where a model has experts and *cpu_experts is 0, also how many layers' experts stay at home while everything else
  * is offloaded. */
 int gw_gauge_best(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
-                  gw_where *room, int *cpu_experts);
+                  const struct gw_cache_time *times, gw_where *room, int *cpu_experts);
 
 #endif

@@ -308,6 +308,7 @@ gw_status gw_place_open(const gw_model_options *options, const gw_backend *const
     memset(place, 0, sizeof *place);
     gw_place_add_note(place, passed->why);
     GW_TRY(read_fetching(place, options->prompt_offload));
+    GW_TRY(gw_place_read_hosting(place, options->kv_host_layers));
     found home = {backends[0], 0};
     int named = options->device != NULL && strcmp(options->device, "auto") != 0;
     int wanted =

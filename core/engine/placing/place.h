@@ -20,6 +20,10 @@ typedef struct gw_place_taken {
     uint64_t all, ahead;
 } gw_place_taken;
 
+/* Caches of how many layers of cards lie in main memory: of none, of so many (gw_place.hosted), of
+ * as many as the cards have no room for. */
+typedef enum gw_hosting { GW_HOST_NONE, GW_HOST_COUNT, GW_HOST_AUTO } gw_hosting;
+
 typedef struct gw_place {
     gw_plan_device devices[GW_MAX_DEVICES]; /* [0]: home */
     gw_device_info info[GW_MAX_DEVICES];    /* as they were when they were opened */
@@ -46,6 +50,10 @@ typedef struct gw_place {
     int picture_parts; /* of a row of a picture; 0: the model has no tower  */
     int none_fits;     /* not one layer fits where it might be faster       */
     gw_fetching fetching;
+    gw_hosting hosting;
+    int32_t hosted;                        /* of GW_HOST_COUNT: layers                        */
+    uint64_t kept_room[GW_MAX_DEVICES];    /* for states and caches; UINT64_MAX: not known     */
+    uint64_t scratch_room[GW_MAX_DEVICES]; /* that a session needs next to them               */
     char note[512];
     char fault[256]; /* what came up in a session; "" */
 } gw_place;
@@ -99,6 +107,9 @@ static inline gw_group gw_place_group(const gw_place *place, int d) {
 }
 /* What part device d has of what stands at device `at`: 1, 0, or its share of the group. */
 double gw_place_part(const gw_place *place, int at, int d);
+static inline uint64_t gw_place_part_bytes(uint64_t bytes, double part) {
+    return part < 1.0 ? (uint64_t)((double)bytes * part) : bytes;
+}
 
 /* What a model needs on each device, for every block. */
 typedef struct gw_place_sizes {
@@ -115,6 +126,9 @@ typedef struct gw_place_sizes {
     uint64_t vectors, kv_table;
     uint64_t blas;                 /* that a device works with in prompts under --blas */
     uint64_t room[GW_MAX_DEVICES]; /* free, or the budget; 0: unknown             */
+    uint64_t *cache;               /* [n_layers] bytes of one sequence's */
+    unsigned char *host; /* [n_layers], and where caches stand: of gw_place_host_sizes, last */
+    int *cache_at;
 } gw_place_sizes;
 
 /* The context in tokens that options ask for. */
@@ -135,8 +149,9 @@ void gw_place_sizes_free(gw_place_sizes *sizes);
 /* Bytes on one device. scratch: activations, tables, logits, and an upper bound of what kernels
  * work with. */
 typedef struct gw_place_use {
-    int layers, head;
+    int layers, head, host_layers;
     uint64_t weights, kv, scratch;
+    uint64_t kv_host; /* of its layers' caches in main memory, which kv is without */
 } gw_place_use;
 
 /* Bytes of the block layer * n_blocks + b that one token reads: of experts those it is sent to. */
@@ -163,6 +178,31 @@ gw_status gw_place_choose(gw_place *place, const gw_place_sizes *sizes, gw_where
  * GW_E_NOMEM says what is needed, what is free and the largest N that fits. */
 gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
                           const gw_model_options *options);
+
+/* place_caches.c: which layers' caches lie in main memory, while their cards read them over their
+ * links with the same kernels, to the same bits. */
+
+/* What is asked for, "auto", "all", "none" or a number of layers; NULL: auto. GW_E_ARGUMENT. */
+gw_status gw_place_read_hosting(gw_place *place, const char *text);
+/* Caches of a session: of each layer, and what devices have for them. */
+typedef struct gw_place_caches {
+    const uint64_t *bytes;         /* [n_layers] 0: the layer has none */
+    const int *at;                 /* [n_layers] the device that it stands at */
+    uint64_t room[GW_MAX_DEVICES]; /* UINT64_MAX: not known */
+} gw_place_caches;
+/* host [n_layers]: 1: in main memory. The largest first, for a card reads of a small one, a ring,
+ * all of it early in a text; of equal ones the first, where a number of layers was asked for those
+ * that lie evenly between the others, so that all cards have some. */
+void gw_place_host_caches(const gw_place *place, const gw_place_caches *caches,
+                          unsigned char *host);
+/* The same for sizes that were measured, into sizes->host; moves the bytes from use[d].kv to
+ * use[d].kv_host, of d's own layers. use [n_devices], of all caches on their devices. */
+void gw_place_host_sizes(const gw_place *place, const gw_place_sizes *sizes, const gw_where *where,
+                         gw_place_use *use);
+/* Of the layers as they are placed and gw_place_fits has them: what sessions may put on the devices,
+ * and a sentence about what goes to main memory. GW_E_UNSUPPORTED: it is asked for and cannot. */
+gw_status gw_place_keep_caches(gw_place *place, const gw_place_sizes *sizes,
+                               const gw_place_use *use);
 
 /* Another sentence for the note. */
 void gw_place_add_note(gw_place *place, const char *text);

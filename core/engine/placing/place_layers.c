@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/text.h"
+#include "core/engine/placing/cache_time.h"
 #include "core/engine/placing/gauge.h"
 #include "core/engine/run/kv.h"
 #include "core/engine/run/state.h"
@@ -256,6 +257,17 @@ gw_status gw_place_measure(gw_place *place, gw_weights *weights, const gw_hparam
     }
     GW_TRY(gw_kv_format(options->kv_type, &s.kv_fmt));
     GW_TRY(gw_kv_bytes(hp, s.kv_fmt, (gw_kv_size){1, s.n_ctx, 0, s.chunk}, &s.kv_table));
+    s.cache = calloc((size_t)hp->n_layers, sizeof *s.cache);
+    s.host = calloc((size_t)hp->n_layers, sizeof *s.host);
+    s.cache_at = calloc((size_t)hp->n_layers, sizeof *s.cache_at);
+    if (s.cache == NULL || s.host == NULL || s.cache_at == NULL) {
+        status = gw_fail(GW_E_NOMEM, "plan", "no memory for %d layers", hp->n_layers);
+        goto done;
+    }
+    for (int l = 0; l < hp->n_layers; l++) {
+        s.cache[l] = gw_kv_layer_bytes(&hp->layer[l], s.kv_fmt,
+                                       (gw_kv_size){1, s.n_ctx, 0, s.chunk});
+    }
     for (int d = 0; d < place->n_devices; d++) {
         s.bytes[d] = calloc(n, sizeof *s.bytes[d]);
         s.accepts[d] = calloc(n, sizeof *s.accepts[d]);
@@ -279,6 +291,9 @@ void gw_place_sizes_free(gw_place_sizes *sizes) {
         free(sizes->bytes[d]);
         free(sizes->accepts[d]);
     }
+    free(sizes->cache);
+    free(sizes->host);
+    free(sizes->cache_at);
     memset(sizes, 0, sizeof *sizes);
 }
 
@@ -429,9 +444,8 @@ static void add_use(const gw_place *place, const gw_place_sizes *sizes, int d, d
     use->weights += (uint64_t)((double)sizes->bytes[d][at] * weights);
     int caches = block->kind == GW_BLOCK_ATTENTION || block->kind == GW_BLOCK_LISTED;
     if (!outside && runs && caches && !sizes->sees) {
-        uint64_t kv = gw_kv_layer_bytes(&sizes->hp->layer[layer], sizes->kv_fmt,
-                                        (gw_kv_size){1, sizes->n_ctx, 0, sizes->chunk});
-        use->kv += part < 1.0 ? (uint64_t)((double)kv * part) : kv;
+        uint64_t kv = sizes->cache[layer];
+        use->kv += gw_place_part_bytes(kv, part);
     }
     if (!outside && runs) {
         use->kv += gw_states_block_bytes(bp, sizes->hp, layer, block->index, 1, GW_STATE_ENTRIES);
@@ -455,8 +469,7 @@ static uint64_t fetch_room(const gw_place *place, const gw_place_sizes *sizes,
             int at = l * bp->n_blocks + b;
             int moves = where[at] == 0 && gw_block_runs(block, hp, l) &&
                         !gw_block_stays_home(bp, block) && sizes->accepts[d][at];
-            uint64_t kv = gw_kv_layer_bytes(&hp->layer[l], sizes->kv_fmt,
-                                            (gw_kv_size){1, sizes->n_ctx, 0, sizes->chunk});
+            uint64_t kv = sizes->cache[l];
             most = moves && sizes->bytes[d][at] > most ? sizes->bytes[d][at] : most;
             caches = moves && block->kind == GW_BLOCK_ATTENTION && kv > caches ? kv : caches;
         }
@@ -497,6 +510,9 @@ int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_w
         use[d].scratch = bound_scratch(sizes, use[d].head);
         use[d].scratch += d > 0 && d == fetches ? fetch_room(place, sizes, where) : 0;
         use[d].scratch += d > 0 ? unpacked_room(sizes) : 0;
+    }
+    gw_place_host_sizes(place, sizes, where, use);
+    for (int d = 0; d < place->n_devices; d++) {
         uint64_t need = use[d].weights + use[d].kv + use[d].scratch;
         if (use[d].layers == 0 && !use[d].head && d > 0) {
             use[d].scratch = sizes->kv_table; /* open, but idle */
@@ -627,10 +643,30 @@ static void place_tables(gw_place *place, const gw_place_sizes *sizes, int n) {
     }
 }
 
+/* The N that is fastest. Where caches would lie in main memory, what reading them takes is measured,
+ * too. */
+static gw_status choose_count(gw_place *place, const gw_place_sizes *sizes, int *n) {
+    gw_place_use use[GW_MAX_DEVICES];
+    gw_gauge speeds[GW_GAUGES];
+    gw_cache_time times[GW_MAX_DEVICES];
+    int whole = 1;
+    for (int i = 1; i <= place->n_layers; i++) {
+        gw_place_spread(place, sizes, i, place->where);
+        (void)gw_place_fits(place, sizes, place->where, use, NULL);
+        for (int d = 0; d < place->n_devices; d++) {
+            whole = whole && use[d].kv_host == 0;
+        }
+    }
+    GW_TRY(gw_gauge_all(place, sizes, speeds));
+    GW_TRY(whole ? GW_OK : gw_cache_times(place, sizes, times));
+    *n = gw_gauge_best(place, sizes, speeds, whole ? NULL : times, place->where,
+                       &place->cpu_experts);
+    return GW_OK;
+}
+
 gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
                           const gw_model_options *options) {
     gw_place_use use[GW_MAX_DEVICES];
-    gw_gauge gauges[GW_GAUGES];
     int tight = 0, n = place->n_layers;
     place->where = calloc((size_t)(n + 1) * (size_t)place->n_blocks, sizeof *place->where);
     if (place->where == NULL) {
@@ -651,8 +687,7 @@ gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
         n = gw_place_fits(place, sizes, place->where, use, &tight) ? n : 0;
         place->none_fits = n == 0;
     } else if (automatic && (place->n_asked > 1 || place->asked[0] != 0)) {
-        GW_TRY(gw_gauge_all(place, sizes, gauges));
-        n = gw_gauge_best(place, sizes, gauges, place->where, &place->cpu_experts);
+        GW_TRY(choose_count(place, sizes, &n));
         n = n < 0 ? 0 : n;
         place->none_fits = n == 0 && largest_fit(place, sizes, place->where) <= 0;
     }
@@ -674,6 +709,7 @@ gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
         return refuse(place, sizes, use, n, tight, place->where);
     }
     place->offloaded = n;
+    GW_TRY(gw_place_keep_caches(place, sizes, use));
     note_experts(place, sizes);
     note_tables(place, sizes);
     note_declined(place, sizes);

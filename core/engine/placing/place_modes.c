@@ -8,6 +8,9 @@
 double gw_place_token_seconds(const gw_place *place, const gw_place_sizes *sizes,
                               const gw_gauge *gauges, gw_where *room) {
     gw_place trial = *place;
+    if (trial.hosting == GW_HOST_AUTO) { /* that is for where all layers fit in no way */
+        trial.hosting = GW_HOST_NONE;
+    }
     gw_place_use use[GW_MAX_DEVICES];
     double prompt = 0.0, token = 0.0;
     int fits = 0;

@@ -132,12 +132,23 @@ static gw_status fill_page_tables(gw_kv *kv, int kind, int32_t slots, int32_t pa
     return status;
 }
 
+/* Cells of so many bytes, of whole pages or (page 0) in one piece, where layer l has them. */
+static gw_status new_cells(const gw_kv *kv, int d, int32_t l, size_t bytes, size_t page,
+                           struct gw_buffer **out) {
+    const gw_plan_device *to = &kv->devices[d];
+    if (kv->in_host[l]) {
+        return to->backend->alloc_mapped(to->device, bytes, page, out);
+    }
+    return to->backend->alloc_pages != NULL && page > 0
+               ? to->backend->alloc_pages(to->device, bytes, page, out)
+               : to->backend->alloc(to->device, bytes, out);
+}
+
 /* Heads [first, first + n) of a layer on device d. */
 static gw_status new_layer(gw_kv *kv, int d, int32_t l, const gw_layer *layer, int32_t first,
                            int32_t n, gw_kv_size size) {
     int64_t rows = layer_pages(layer, size);
     size_t at = (size_t)d * (size_t)kv->n_layers + (size_t)l;
-    const gw_plan_device *to = &kv->devices[d];
     gw_layer own = *layer;
     uint64_t k = 0, v = 0, x = 0;
     gw_tensor t = {.fmt = kv->fmt, .n_dim = 4, .device = d};
@@ -148,9 +159,7 @@ static gw_status new_layer(gw_kv *kv, int d, int32_t l, const gw_layer *layer, i
     size_t page = (size_t)k / (size_t)rows; /* of equal halves where v is as wide */
     int whole = (v == k || v == 0) && x == 0;
     if (layer->has_cache) {
-        GW_TRY(to->backend->alloc_pages != NULL && whole
-                   ? to->backend->alloc_pages(to->device, (size_t)(k + v), page, &kv->cells[at])
-                   : to->backend->alloc(to->device, (size_t)(k + v + x), &kv->cells[at]));
+        GW_TRY(new_cells(kv, d, l, (size_t)(k + v + x), whole ? page : 0, &kv->cells[at]));
     }
     t.buf = kv->cells[at];
     kv->k[at] = kv->v[at] = t;
@@ -206,8 +215,8 @@ static void sort_layers(gw_kv *kv, const gw_hparams *hp, gw_kv_size size) {
 }
 
 gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *where,
-                    const gw_group *groups, const gw_blueprint *bp, const gw_hparams *hp,
-                    gw_fmt fmt, gw_kv_size size, gw_kv *out) {
+                    const unsigned char *host, const gw_group *groups, const gw_blueprint *bp,
+                    const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, gw_kv *out) {
     gw_kv kv = {.devices = devices, .n_devices = n_devices, .n_layers = hp->n_layers};
     kv.layers = hp->layer;
     size_t n = (size_t)n_devices * (size_t)hp->n_layers;
@@ -221,12 +230,15 @@ gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *whe
     kv.cells = calloc(n, sizeof(struct gw_buffer *));
     kv.first_head = calloc(n, sizeof *kv.first_head);
     kv.table_of = calloc((size_t)hp->n_layers, sizeof *kv.table_of);
+    kv.in_host = calloc((size_t)hp->n_layers, sizeof *kv.in_host);
     kv.heads = calloc((size_t)hp->n_layers, sizeof *kv.heads);
     if (kv.k == NULL || kv.v == NULL || kv.paged == NULL || kv.cells == NULL ||
-        kv.first_head == NULL || kv.table_of == NULL || kv.heads == NULL) {
+        kv.first_head == NULL || kv.table_of == NULL || kv.in_host == NULL ||
+        kv.heads == NULL) {
         status = gw_fail(GW_E_NOMEM, "context", "no memory for %d layers", hp->n_layers);
         goto done;
     }
+    memcpy(kv.in_host, host, (size_t)hp->n_layers * sizeof *host);
     sort_layers(&kv, hp, size);
     for (int32_t l = 0; l < hp->n_layers; l++) {
         GW_TRY_DONE(new_layers(&kv, l, where[l], groups, bp, hp, size));
@@ -443,6 +455,7 @@ void gw_kv_free(gw_kv *kv) {
         }
     }
     free(kv->table_of);
+    free(kv->in_host);
     free(kv->cells);
     free(kv->k);
     free(kv->v);

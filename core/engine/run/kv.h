@@ -35,6 +35,7 @@ typedef struct gw_kv {
     int32_t *first_head;    /* [n_devices, n_layers]: of the KV heads that the device has */
     int32_t *heads;         /* [n_layers] of all devices; 0: no cache         */
     gw_tensor page_table[GW_KV_KINDS][GW_MAX_DEVICES]; /* [slots, pages] i32 */
+    unsigned char *in_host;  /* [n_layers] 1: cells in main memory, whatever card reads them */
     unsigned char *table_of; /* [n_layers] kind of the layer's cache: 0 has all pages, ... */
     int n_kinds;
     int32_t ring[GW_KV_KINDS];  /* ... the others so many                    */
@@ -59,10 +60,12 @@ gw_status gw_kv_bytes(const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, uint64_
 /* Of the cache of one layer, 0 where it does not attend; sizes as gw_kv_bytes has checked. */
 uint64_t gw_kv_layer_bytes(const gw_layer *layer, gw_fmt fmt, gw_kv_size size);
 /* fmt: as gw_kv_check has passed it. where [n_layers]: the device of each
- * layer's cache; groups [n_devices]: whose cards have heads of it, or NULL. GW_E_NOMEM; the caller
- * has compared gw_kv_bytes with the memory of the devices, which outlive the cache. */
+ * layer's cache; host [n_layers]: 1: its cells lie in main memory, where that device reads them
+ * (gw_backend.alloc_mapped); groups [n_devices]: whose cards have heads of it, or NULL.
+ * GW_E_NOMEM; the caller has compared gw_kv_bytes with the memory of the devices, which outlive
+ * the cache. */
 gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *where,
-                    const gw_group *groups, const gw_blueprint *bp, const gw_hparams *hp,
+                    const unsigned char *host, const gw_group *groups, const gw_blueprint *bp, const gw_hparams *hp,
                     gw_fmt fmt, gw_kv_size size, gw_kv *out);
 /* The pages of positions of a slot from entry `first` of its row on: pages [n], on every device. */
 gw_status gw_kv_map(gw_kv *kv, int32_t slot, int32_t first, const int32_t *pages, int32_t n);

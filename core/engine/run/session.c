@@ -31,27 +31,54 @@ static int32_t entries(const gw_session *s) {
     return s->sharing.state_entries > 0 ? s->sharing.state_entries : GW_STATE_ENTRIES;
 }
 
-static gw_status check_device(const gw_session *s, int d, const int *kv_device, gw_fmt fmt,
-                              uint64_t tables) {
+static uint64_t states_on(const gw_session *s, int d) {
+    const gw_hparams *hp = &s->model->hp;
+    const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
+    uint64_t sum = 0;
+    for (int i = 0; i < hp->n_layers * bp->n_blocks; i++) {
+        uint64_t bytes = gw_states_block_bytes(bp, hp, i / bp->n_blocks, i % bp->n_blocks,
+                                               kv_size(s).slots, entries(s));
+        sum += gw_place_part(&s->model->place, s->where[i], d) > 0.0 ? bytes : 0;
+    }
+    return sum;
+}
+
+/* 0: not known. */
+static uint64_t free_on(const gw_session *s, int d, gw_device_info *info) {
+    const gw_plan_device *device = &s->model->place.devices[d];
+    device->backend->describe(device->device, 0, info);
+    return info->free_bytes > 0 ? info->free_bytes : info->memory_bytes;
+}
+
+static uint64_t less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
+/* Room for the caches of each card: of what layers left to them, and of what is free now. */
+static void find_room(const gw_session *s, gw_place_caches *c) {
+    const gw_place *place = &s->model->place;
+    gw_device_info info;
+    for (int d = 0; d < place->n_devices; d++) {
+        uint64_t have = free_on(s, d, &info), kept = place->kept_room[d];
+        uint64_t unused = have > 0 ? less(have, place->scratch_room[d]) : UINT64_MAX;
+        c->room[d] = d == 0 || (have == 0 && kept == UINT64_MAX)
+                         ? UINT64_MAX
+                         : less(kept < unused ? kept : unused, states_on(s, d));
+    }
+}
+
+static gw_status check_device(const gw_session *s, int d, const gw_place_caches *c,
+                              const unsigned char *host, uint64_t tables) {
     const gw_place *place = &s->model->place;
     uint64_t need = tables;
     for (int32_t l = 0; l < s->model->hp.n_layers; l++) {
-        uint64_t layer = gw_kv_layer_bytes(&s->model->hp.layer[l], fmt, kv_size(s));
-        double part = gw_place_part(place, kv_device[l], d);
-        layer = part < 1.0 ? (uint64_t)(part * (double)layer) : layer;
+        double part = host[l] ? (double)(d == 0) : gw_place_part(place, c->at[l], d);
+        uint64_t layer = gw_place_part_bytes(c->bytes[l], part);
         if (part > 0.0 && !gw_size_add(need, layer, &need)) {
             return gw_fail(GW_E_OVERFLOW, "context", "%d positions do not fit 64 bits", s->n_ctx);
         }
     }
-    const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
-    for (int i = 0; i < s->model->hp.n_layers * bp->n_blocks; i++) {
-        uint64_t bytes = gw_states_block_bytes(bp, &s->model->hp, i / bp->n_blocks,
-                                               i % bp->n_blocks, kv_size(s).slots, entries(s));
-        need += gw_place_part(place, s->where[i], d) > 0.0 ? bytes : 0;
-    }
+    need += states_on(s, d);
     gw_device_info info;
-    place->devices[d].backend->describe(place->devices[d].device, 0, &info);
-    uint64_t have = info.free_bytes > 0 ? info.free_bytes : info.memory_bytes;
+    uint64_t have = free_on(s, d, &info);
     if (have > 0 && need > have) {
         char need_text[GW_SIZE_TEXT], have_text[GW_SIZE_TEXT];
         return gw_fail(GW_E_NOMEM, "context",
@@ -61,6 +88,36 @@ static gw_status check_device(const gw_session *s, int d, const int *kv_device, 
                        gw_text_size(have, 4, have_text));
     }
     return GW_OK;
+}
+
+/* Places the caches of the layers; host [n_layers]: those in main memory. */
+static gw_status place_cache(gw_session *s, gw_fmt fmt, uint64_t tables, unsigned char *host) {
+    const gw_hparams *hp = &s->model->hp;
+    const gw_place *place = &s->model->place;
+    const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
+    int *at = calloc((size_t)hp->n_layers, sizeof *at);
+    uint64_t *bytes = calloc((size_t)hp->n_layers, sizeof *bytes);
+    gw_place_caches c = {.at = at, .bytes = bytes};
+    gw_status status = GW_OK;
+    if (at == NULL || bytes == NULL) {
+        status = gw_fail(GW_E_NOMEM, "context", "no memory for %d layers", hp->n_layers);
+        goto done;
+    }
+    for (int32_t l = 0; l < hp->n_layers; l++) {
+        at[l] = gw_graph_cache_device(bp, hp, s->where, l);
+        bytes[l] = gw_kv_layer_bytes(&hp->layer[l], fmt, kv_size(s));
+    }
+    find_room(s, &c);
+    gw_place_host_caches(place, &c, host);
+    for (int d = 0; d < place->n_devices; d++) {
+        GW_TRY_DONE(check_device(s, d, &c, host, tables));
+    }
+    GW_TRY_DONE(gw_kv_new(place->devices, place->n_devices, at, host, gw_place_groups(place), bp,
+                          hp, fmt, kv_size(s), &s->kv));
+done:
+    free(at);
+    free(bytes);
+    return status;
 }
 
 static gw_status make_cache(gw_session *s, gw_fmt fmt) {
@@ -77,22 +134,15 @@ static gw_status make_cache(gw_session *s, gw_fmt fmt) {
         !gw_size_add(table, rope, &table)) {
         return gw_fail(GW_E_OVERFLOW, "context", "%d positions do not fit 64 bits", s->n_ctx);
     }
-    int *device = calloc((size_t)hp->n_layers, sizeof *device);
-    if (device == NULL) {
+    unsigned char *host = calloc((size_t)hp->n_layers, sizeof *host);
+    if (host == NULL) {
         return gw_fail(GW_E_NOMEM, "context", "no memory for %d layers", hp->n_layers);
     }
-    for (int32_t l = 0; l < hp->n_layers; l++) {
-        device[l] = gw_graph_cache_device(bp, hp, s->where, l);
-    }
-    for (int d = 0; d < place->n_devices; d++) {
-        GW_TRY_DONE(check_device(s, d, device, fmt, table));
-    }
-    GW_TRY_DONE(gw_kv_new(place->devices, place->n_devices, device, gw_place_groups(place), bp, hp,
-                          fmt, kv_size(s), &s->kv));
+    GW_TRY_DONE(place_cache(s, fmt, table, host));
     GW_TRY_DONE(gw_states_new(place->devices, place->n_devices, s->where, gw_place_groups(place),
                               bp, hp, kv_size(s).slots, entries(s), &s->states));
 done:
-    free(device);
+    free(host);
     return status;
 }
 
