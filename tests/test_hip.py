@@ -262,6 +262,25 @@ def test_hash_cache_in_few_bits(wave, rows, kv):
     assert logits_hash(model, ids, *args, *HIP, env=on(wave)) == cpu_hash(model, ids, *args)
 
 
+@pytest.mark.parametrize("wave", WIDTHS)
+def test_caches_in_main_memory(wave):
+    """Kernels read and write them there, on one card and on two, by layers and for each layer."""
+    args = ("-c", 128, "--kv-host-layers")
+    for rows, kv, n in (("prefill", "f16", 70), ("decode", "q8_0", 9), ("5", "q4_0", 15)):
+        ids = IDS[:n]
+        want = cpu_hash(TINY, ids, "--rows", rows, "--kv-type", kv)
+        asked = 1 if rows == "5" else "all"
+        got = logits_hash(TINY, ids, "--rows", rows, "--kv-type", kv, *HIP, *args, asked, env=on(wave))
+        assert got == want, (rows, kv)
+    if SYSTEM or wave != WIDTHS[0]:
+        return
+    want = cpu_hash(TINY, IDS[:15])
+    for mode in ("layer", "tensor"):
+        split = ("--device", "hip:0,hip:1", "--split-mode", mode, "--exact")
+        got = logits_hash(TINY, IDS[:15], *split, *args, "all", env=on(wave, GODWIT_EMULATOR_DEVICES="2"))
+        assert got == want, mode
+
+
 def test_which_prompts_have_digits():
     """Those in front of quantized weights, beside a cache that is not F32."""
     for more, has in (((), 1), (("-ctk", "q8_0", "-ctv", "q8_0"), 1), (("-ctk", "f32", "-ctv", "f32"), 0),

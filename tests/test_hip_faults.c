@@ -225,6 +225,37 @@ static void every_allocation_may_fail(void **state) {
     assert_false(failed);
 }
 
+/* Memory of the host that kernels reach: zeros, written and read, none of the card's, refused in one
+ * line. */
+static void mapped_memory_is_the_hosts(void **state) {
+    (void)state;
+    enum { BYTES = 1 << 20 };
+    static unsigned char from[BYTES], to[BYTES], zeros[BYTES];
+    gw_device_info before, then;
+    struct gw_device *device = open_hip("");
+    struct gw_buffer *buffer = NULL, *refused = NULL;
+    hip->describe(device, 0, &before);
+    assert_int_equal(hip->alloc_mapped(device, BYTES, 4096, &buffer), GW_OK);
+    hip->describe(device, 0, &then);
+    assert_int_equal(before.free_bytes, then.free_bytes);
+    assert_int_equal(hip->read(buffer, 0, to, BYTES), GW_OK);
+    assert_memory_equal(to, zeros, BYTES);
+    for (int i = 0; i < BYTES; i++) {
+        from[i] = (unsigned char)(i * 7 + i / 251 + 1);
+    }
+    assert_int_equal(hip->write(buffer, 100, from, BYTES - 100), GW_OK);
+    assert_int_equal(hip->read(buffer, 100, to, BYTES - 100), GW_OK);
+    assert_memory_equal(to, from, BYTES - 100);
+    assert_int_equal(hip->read(buffer, BYTES - 1, to, 2), GW_E_BOUNDS);
+    hip->release(buffer);
+    hip->close(device);
+    device = open_hip("fail-alloc=1");
+    assert_int_equal(hip->alloc_mapped(device, BYTES, 0, &refused), GW_E_NOMEM);
+    assert_null(refused);
+    assert_non_null(strstr(gw_error_text(), "1.049 MB of main memory"));
+    hip->close(device);
+}
+
 static void a_failing_launch_loses_the_device(void **state) {
     (void)state;
     static const char *const settings[] = {"no-graph,fail-launch=1", "no-graph,fail-launch=2",
@@ -290,6 +321,7 @@ int main(void) {
         cmocka_unit_test(weights_larger_than_the_ring),
         cmocka_unit_test(formats_without_kernels_are_refused),
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(mapped_memory_is_the_hosts),
         cmocka_unit_test(a_failing_launch_loses_the_device),
         cmocka_unit_test(a_failing_capture_names_the_kernel),
         cmocka_unit_test(too_much_memory_is_refused),

@@ -1,5 +1,6 @@
 # tests/test_offload.py - a model split between an OpenCL device and the CPU: for every number of
 # offloaded layers the bits of the CPU alone, the same text with speculation, clear refusals.
+import concurrent.futures
 import csv
 import json
 import re
@@ -7,6 +8,7 @@ import re
 import pytest
 
 from program import DATA, OPENCL_ALL, SHARED, SLOW, logits_hash, run, some_ids
+from serving import serving
 
 MODEL = DATA / "tales-2m-q4_0.gguf"
 IDS = some_ids(70)  # beyond a page
@@ -173,6 +175,85 @@ def test_implied_device():
     assert want in done.stdout
     assert "the cpu computes" in done.stderr and len(done.stderr.strip().splitlines()) == 1
     assert run("logits", "-m", MODEL, "--ids", "1", "--device", "cpu", env=NOWHERE).stderr == ""
+
+
+# ---- caches in main memory -----------------------------------------------------------------------
+
+def test_caches_in_main_memory(device):
+    """Of no layer, one and all, in each format: one digest."""
+    for rows, kv in (("prefill", "f16"), ("decode", "q8_0"), ("3", "q4_0"), ("prefill", "q5_0"), ("16", "f32")):
+        args = ("--rows", rows, "--kv-type", kv, "-c", 256)
+        want = logits_hash(MODEL, IDS, *args)
+        for asked in (("--kv-host-layers", "none"), ("--kv-host-layers", 1), ("--kv-host-layers", "all"), ("-nkvo",)):
+            assert logits_hash(MODEL, IDS, *args, "--device", device, *asked) == want, (rows, kv, asked)
+
+
+@pytest.mark.parametrize("name", ["gemma3-pattern", "gemma4-e", "qwen3-next", "deepseek-v4"])
+def test_caches_of_kinds_of_layers(device, name):
+    """Rings, caches that other layers read, states beside them, areas."""
+    model = SHARED / "goldens" / name
+    if not model.is_dir():
+        pytest.skip(f"{model} is not there")
+    ids = [1, 7, 3, 9, 2, 8, 5, 4, 6, 1, 2, 3]
+    for rows in ("prefill", "decode") if name != "deepseek-v4" else ("decode",):
+        args = ("--rows", rows, "--exact")
+        want = logits_hash(model, ids, *args)
+        assert logits_hash(model, ids, *args, "--device", device, "--no-kv-offload") == want
+
+
+def test_caches_that_do_not_fit(device, tmp_path):
+    """As many as the budget has no room for; plan says which, and a line when the model is opened."""
+    small = ("-c", 256, "-b", 32)
+
+    def last_row(*args):
+        said = run("plan", "-m", MODEL, *small, "--device", device, "-ngl", 0, *args, "-o", "json",
+                   env={"XDG_CACHE_HOME": str(tmp_path)})
+        row = json.loads(said.stdout)["rows"][-1]
+        return row, next(d for d in row["devices"] if d["device"] == device)
+
+    _, use = last_row("--kv-host-layers", "none")
+    layers, rest = n_layers(MODEL), use["weight_bytes"] + use["scratch_bytes"]
+    want = logits_hash(MODEL, IDS)
+    for k in (0, 1, layers):
+        budget = ("--vram-budget", rest + use["kv_bytes"] * (layers - k) // layers)
+        if k == 1:
+            row, own = last_row(*budget)
+            assert row["fits"] and own["kv_host_layers"] == 1 and row["full_cache_seconds"] > 0
+            assert own["kv_host_bytes"] * layers == use["kv_bytes"] == own["kv_bytes"] + own["kv_host_bytes"]
+        done = run("logits", "-m", MODEL, "--ids", ",".join(map(str, IDS)), *small, "--device", device, *budget)
+        assert want in done.stdout
+        assert (f"caches of {k} of {layers} layers in main memory" in done.stderr) == (k > 0)
+    args = ("logits", "-m", MODEL, "--ids", "1", *small, "--device", device, "--vram-budget")
+    one_error_line(run(*args, rest - 1, check=False), 1, "needs", "may be used", "in main memory")
+    one_error_line(run(*args, rest, "--kv-host-layers", "none", check=False), 1, "needs", "may be used")
+    text = run("plan", "-m", MODEL, *small, "--device", device, "--vram-budget", rest, "-ngl", layers).stdout
+    assert "in main memory |" in text and f"the caches of {layers} layers lie in main memory" in text
+
+
+def test_texts_with_caches_in_main_memory(device, tmp_path):
+    """A text, drafted or not, a prompt that was kept either way, and requests of a server: one text."""
+    say = ("run", "-m", MODEL, "-p", "Once upon a time", "-n", 40, "--seed", 7, "--no-stats", "--no-display-prompt", "-q")
+    want = run(*say).stdout
+    host = ("--device", device, "--no-kv-offload")
+    assert run(*say, *host).stdout == want
+    assert run(*say, *host, "--draft", "ngram", "--draft-length", "fixed:4").stdout == want
+    for first, then in (((), host), (host, ("--device", device))):
+        cache = tmp_path / f"cache{len(first)}"
+        for args in (first, then):
+            assert run(*say, *args, "--prompt-cache", cache).stdout == want
+    with serving("-c", 256, *host, "--cache-ram", 8) as s:
+        asked = {"prompt": "Once upon a time", "max_tokens": 40, "seed": 7}
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            for answer in pool.map(lambda _: s.post("/v1/completions", asked), range(3)):
+                assert answer["choices"][0]["text"].rstrip("\n") == want.rstrip("\n")
+        assert any("layers in main memory" in line for line in s.lines)
+
+
+def test_words_of_caches(device):
+    done = run("logits", "-m", MODEL, "--ids", "1", "--device", device, "--kv-host-layers", "some", check=False)
+    one_error_line(done, 2, "--kv-host-layers", "'some' is neither a number of layers nor one of auto, all, none")
+    done = run("logits", "-m", MODEL, "--ids", "1", "--device", "ref", "--kv-host-layers", "1", check=False)
+    one_error_line(done, 1, "--kv-host-layers", "ref cannot read caches in main memory")
 
 
 # ---- plan ----------------------------------------------------------------------------------------

@@ -194,17 +194,20 @@ static void buffers_are_cleared_sixteen_bytes_at_a_time(void **state) {
     b->close(device);
 }
 
-/* A cache of eight pages where the device gives three at once: written and read over the borders.
- */
-static void pages_lie_in_several_allocations(void **state) {
+/* A cache of eight pages where the device gives three at once: written and read over the borders. Of
+ * the host's memory it takes none of the device's. */
+static void check_pages(gw_status (*alloc)(struct gw_device *, size_t, size_t, struct gw_buffer **),
+                        int of_host) {
     enum { PAGE = 4096, PAGES = 8, BYTES = PAGE * PAGES };
     const gw_backend *b = &gw_backend_opencl;
-    static unsigned char from[BYTES], to[BYTES], want[BYTES];
-    (void)state;
+    static unsigned char from[BYTES], to[BYTES];
+    unsigned char want[BYTES] = {0};
     struct gw_device *device = open_opencl("no-cache,max-alloc=13000");
     struct gw_buffer *cache = NULL, *refused = NULL;
+    const uint64_t reserved = device->reserved;
     assert_int_equal(b->alloc(device, BYTES, &refused), GW_E_NOMEM);
-    assert_int_equal(b->alloc_pages(device, BYTES, PAGE, &cache), GW_OK);
+    assert_int_equal(alloc(device, BYTES, PAGE, &cache), GW_OK);
+    assert_int_equal(device->reserved, reserved + (of_host ? 0 : BYTES));
     for (int i = 0; i < BYTES; i++) {
         from[i] = (unsigned char)(i * 7 + i / 251 + 1);
     }
@@ -221,12 +224,19 @@ static void pages_lie_in_several_allocations(void **state) {
         assert_memory_equal(to, want, BYTES);
     }
     assert_int_equal(b->read(cache, BYTES - 1, to, 2), GW_E_BOUNDS);
-    assert_int_equal(b->alloc_pages(device, 25 * PAGE, PAGE, &refused), GW_E_NOMEM);
+    assert_int_equal(alloc(device, 25 * PAGE, PAGE, &refused), GW_E_NOMEM);
     assert_non_null(strstr(gw_error_text(), "shorter context"));
-    assert_int_equal(b->alloc_pages(device, 26000, 13001, &refused), GW_E_NOMEM); /* one page */
+    assert_int_equal(alloc(device, 26000, 13001, &refused), GW_E_NOMEM); /* one page */
     assert_null(refused);
     b->release(cache);
+    assert_int_equal(device->reserved, reserved);
     b->close(device);
+}
+
+static void pages_lie_in_several_allocations(void **state) {
+    (void)state;
+    check_pages(gw_backend_opencl.alloc_pages, 0);
+    check_pages(gw_backend_opencl.alloc_mapped, 1);
 }
 
 static void ordinals_beyond_the_last_are_refused(void **state) {

@@ -530,7 +530,7 @@ static void test_forecast(void **state) {
 static void test_time_of_layers(void **state) {
     (void)state;
     enum { LAYERS = 12 };
-    static const gw_gauge gauges[2] = {
+    static const gw_gauge speeds[2] = {
         {.n_points = 3,
          .at = {1, 2, 4},
          .token_body = {1.0, 3.0, 11.0},
@@ -549,7 +549,7 @@ static void test_time_of_layers(void **state) {
         double layers, of_first;
     } bodies[] = {{0, 0}, {0.5, 0.5}, {1, 1}, {1.5, 2}, {2, 3}, {3, 7}, {4, 11}, {5, 15}, {12, 43}};
     for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
-        assert_true(gw_gauge_body(&gauges[0], bodies[i].layers) == bodies[i].of_first);
+        assert_true(gw_gauge_body(&speeds[0], bodies[i].layers) == bodies[i].of_first);
     }
     uint64_t bytes[LAYERS + 1];
     gw_hparams hp = {.n_layers = LAYERS};
@@ -564,8 +564,8 @@ static void test_time_of_layers(void **state) {
         for (int i = 0; i <= LAYERS; i++) {
             where[i] = n > 0 && i >= LAYERS - n;
         }
-        gw_gauge_predict(&place, &sizes, gauges, where, &prompt, &token);
-        double home = gw_gauge_body(&gauges[0], LAYERS - n), away = gw_gauge_body(&gauges[1], n);
+        gw_gauge_predict(&place, &sizes, speeds, where, &prompt, &token);
+        double home = gw_gauge_body(&speeds[0], LAYERS - n), away = gw_gauge_body(&speeds[1], n);
         double cross = n > 0 && n < LAYERS ? 0.25 : 0.0;
         assert_true(token == home + away + cross + (n > 0 ? 1.0 : 7.0));
     }
@@ -574,7 +574,7 @@ static void test_time_of_layers(void **state) {
     }
     gw_where all_home[LAYERS + 1] = {0};
     double prompt, token;
-    gw_gauge_predict(&place, &sizes, gauges, all_home, &prompt, &token);
+    gw_gauge_predict(&place, &sizes, speeds, all_home, &prompt, &token);
     assert_true(token == 7.0 + 11.0 + 2 * 4.0);
 }
 

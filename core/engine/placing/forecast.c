@@ -12,21 +12,21 @@
 _Static_assert((int)GW_DEVICES_MAX == (int)GW_MAX_DEVICES, "a row has a use for every device");
 
 static void describe_devices(const gw_place *place, const gw_place_sizes *sizes,
-                             const gw_gauge *gauges, gw_forecast *f) {
+                             const gw_gauge *speeds, gw_forecast *f) {
     f->n_devices = (size_t)place->n_devices;
     for (int d = 0; d < place->n_devices; d++) {
         f->devices[d] = place->info[d];
         f->room[d] = sizes->room[d];
-        f->read_gbps[d] = gauges[d].token_layer > 0.0
-                              ? 1e-9 * gauges[d].weight_bytes / gauges[d].token_layer
+        f->read_gbps[d] = speeds[d].token_layer > 0.0
+                              ? 1e-9 * speeds[d].weight_bytes / speeds[d].token_layer
                               : 0.0;
-        f->disturbed[d] = gauges[d].disturbed;
-        f->send_us[d] = 1e6 * gauges[d].send_token;
+        f->disturbed[d] = speeds[d].disturbed;
+        f->send_us[d] = 1e6 * speeds[d].send_token;
     }
 }
 
 /* times NULL: not measured. */
-static void fill_row(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
+static void fill_row(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *speeds,
                      const gw_cache_time *times, int n, gw_where *where, gw_forecast_row *row,
                      gw_forecast_cache *cache) {
     gw_place_use use[GW_MAX_DEVICES];
@@ -34,7 +34,7 @@ static void fill_row(const gw_place *place, const gw_place_sizes *sizes, const g
     gw_place_spread(place, sizes, n, where);
     row->offloaded = n;
     row->fits = gw_place_fits(place, sizes, where, use, NULL);
-    gw_gauge_predict(place, sizes, gauges, where, &prompt, &token);
+    gw_gauge_predict(place, sizes, speeds, where, &prompt, &token);
     row->prompt_rate = prompt > 0.0 ? sizes->chunk / prompt : 0.0;
     row->token_rate = token > 0.0 ? 1.0 / token : 0.0;
     cache->full_seconds = times != NULL ? gw_cache_seconds(place, sizes, times) : 0.0;
@@ -49,10 +49,10 @@ static void fill_row(const gw_place *place, const gw_place_sizes *sizes, const g
     }
 }
 
-static void fill_rows(gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
+static void fill_rows(gw_place *place, const gw_place_sizes *sizes, const gw_gauge *speeds,
                       const gw_cache_time *times, gw_forecast *f) {
     for (size_t n = 0; n < f->n_rows; n++) {
-        fill_row(place, sizes, gauges, times, (int)n, place->where, &f->rows[n], &f->caches[n]);
+        fill_row(place, sizes, speeds, times, (int)n, place->where, &f->rows[n], &f->caches[n]);
     }
 }
 
@@ -66,13 +66,13 @@ static int hosts_some(const gw_forecast *f) {
 
 static gw_status fill(gw_model *m, const gw_model_options *o, const gw_place_sizes *sizes,
                       gw_forecast *f) {
-    gw_gauge gauges[GW_GAUGES];
+    gw_gauge speeds[GW_GAUGES];
     gw_cache_time times[GW_MAX_DEVICES];
     gw_place *place = &m->place;
     int spread = place->n_asked > 1 || place->asked[0] != 0;
     GW_TRY(gw_place_layers(place, sizes, o));
-    GW_TRY(gw_gauge_all(place, sizes, gauges));
-    describe_devices(place, sizes, gauges, f);
+    GW_TRY(gw_gauge_all(place, sizes, speeds));
+    describe_devices(place, sizes, speeds, f);
     f->n_layers = m->hp.n_layers;
     f->n_ctx = sizes->n_ctx;
     f->chunk = sizes->chunk;
@@ -88,10 +88,10 @@ static gw_status fill(gw_model *m, const gw_model_options *o, const gw_place_siz
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %zu rows", f->n_rows);
     }
     f->chosen = spread ? f->chosen : 0;
-    fill_rows(place, sizes, gauges, NULL, f);
+    fill_rows(place, sizes, speeds, NULL, f);
     if (hosts_some(f)) {
         GW_TRY(gw_cache_times(place, sizes, times));
-        fill_rows(place, sizes, gauges, times, f);
+        fill_rows(place, sizes, speeds, times, f);
     }
     return GW_OK;
 }

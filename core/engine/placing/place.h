@@ -182,7 +182,7 @@ gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
 /* place_caches.c: which layers' caches lie in main memory, while their cards read them over their
  * links with the same kernels, to the same bits. */
 
-/* What is asked for, "auto", "all", "none" or a number of layers; NULL: auto. GW_E_ARGUMENT. */
+/* text: "auto", "all", "none" or a number of layers; NULL: auto. GW_E_ARGUMENT. */
 gw_status gw_place_read_hosting(gw_place *place, const char *text);
 /* Caches of a session: of each layer, and what devices have for them. */
 typedef struct gw_place_caches {
@@ -191,8 +191,8 @@ typedef struct gw_place_caches {
     uint64_t room[GW_MAX_DEVICES]; /* UINT64_MAX: not known */
 } gw_place_caches;
 /* host [n_layers]: 1: in main memory. The largest first, for a card reads of a small one, a ring,
- * all of it early in a text; of equal ones the first, where a number of layers was asked for those
- * that lie evenly between the others, so that all cards have some. */
+ * all of it early in a text; of equal ones the first, but of a given number of layers those that
+ * lie evenly between the others, so that all cards have some. */
 void gw_place_host_caches(const gw_place *place, const gw_place_caches *caches,
                           unsigned char *host);
 /* The same for sizes that were measured, into sizes->host; moves the bytes from use[d].kv to
@@ -200,7 +200,7 @@ void gw_place_host_caches(const gw_place *place, const gw_place_caches *caches,
 void gw_place_host_sizes(const gw_place *place, const gw_place_sizes *sizes, const gw_where *where,
                          gw_place_use *use);
 /* Of the layers as they are placed and gw_place_fits has them: what sessions may put on the devices,
- * and a sentence about what goes to main memory. GW_E_UNSUPPORTED: it is asked for and cannot. */
+ * and a sentence about what goes to main memory. GW_E_UNSUPPORTED: a given number cannot. */
 gw_status gw_place_keep_caches(gw_place *place, const gw_place_sizes *sizes,
                                const gw_place_use *use);
 

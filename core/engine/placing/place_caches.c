@@ -132,7 +132,7 @@ void gw_place_host_sizes(const gw_place *p, const gw_place_sizes *sizes, const g
 
 /* ---- a model as it is placed ------------------------------------------------------------------ */
 
-/* Somebody asked for layers, and the cards have caches that cannot go. */
+/* A number of layers is given, and the cards have caches that cannot go. */
 static gw_status refuse_hosting(const gw_place *p, const gw_place_sizes *sizes) {
     for (int l = 0; l < p->n_layers && p->hosting == GW_HOST_COUNT && p->hosted > 0; l++) {
         int d = sizes->cache_at[l];

@@ -544,15 +544,19 @@ static int largest_fit(const gw_place *place, const gw_place_sizes *sizes, gw_wh
 static gw_status refuse(const gw_place *place, const gw_place_sizes *sizes, const gw_place_use *use,
                         int n, int d, gw_where *room) {
     char need[GW_SIZE_TEXT], weights[GW_SIZE_TEXT], kv[GW_SIZE_TEXT], scratch[GW_SIZE_TEXT];
-    char have[GW_SIZE_TEXT], fits[64];
+    char have[GW_SIZE_TEXT], away[GW_SIZE_TEXT], host[48] = "", fits[64];
+    if (use[d].kv_host > 0) {
+        snprintf(host, sizeof host, " and %s in main memory", gw_text_size(use[d].kv_host, 4, away));
+    }
     int most = largest_fit(place, sizes, room);
     snprintf(fits, sizeof fits, "%d layers is the most that fits", most);
     return gw_fail(GW_E_NOMEM, place->info[d].id,
-                   "offloading %d layers needs %s (weights %s, cache of %d tokens %s, scratch %s), "
+                   "offloading %d layers needs %s (weights %s, cache of %d tokens %s%s, scratch %s), "
                    "%s %s; %s",
                    n, gw_text_size(use[d].weights + use[d].kv + use[d].scratch, 4, need),
                    gw_text_size(use[d].weights, 4, weights), sizes->n_ctx,
-                   gw_text_size(use[d].kv, 4, kv), gw_text_size(use[d].scratch, 4, scratch),
+                   gw_text_size(use[d].kv, 4, kv), host,
+                   gw_text_size(use[d].scratch, 4, scratch),
                    gw_text_size(sizes->room[d], 4, have),
                    sizes->room[d] < place->info[d].free_bytes ? "may be used" : "are free",
                    most > 0 ? fits : "not one layer fits");
