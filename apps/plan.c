@@ -170,8 +170,8 @@ static void print_csv(const gw_forecast *f) {
         const gw_forecast_row *r = &f->rows[i];
         for (size_t d = 0; d < f->n_devices; d++) {
             const gw_forecast_use *u = &r->use[d];
-            out_print("%d,%d,%d,%.6g,%.6g,%s,%d,%d,%" PRIu64 ",%" PRIu64 ",%" PRIu64
-                      ",%d,%" PRIu64 "\n",
+            out_print("%d,%d,%d,%.6g,%.6g,%s,%d,%d,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%d,%" PRIu64
+                      "\n",
                       (int)r->offloaded, r->offloaded == f->chosen, r->fits, r->prompt_rate,
                       r->token_rate, f->devices[d].id, (int)u->layers, u->head, u->weights, u->kv,
                       u->scratch, (int)f->caches[i].layers[d], f->caches[i].bytes[d]);
@@ -185,13 +185,12 @@ static json_t *row_json(const gw_forecast *f, size_t i) {
     json_t *devices = json_array();
     for (size_t d = 0; d < f->n_devices; d++) {
         const gw_forecast_use *u = &r->use[d];
-        json_array_append_new(devices,
-                              json_pack("{ss si sb sI sI sI si sI}", "device", f->devices[d].id, "layers",
-                                        (int)u->layers, "head", u->head, "weight_bytes",
-                                        (json_int_t)u->weights, "kv_bytes", (json_int_t)u->kv,
-                                        "scratch_bytes", (json_int_t)u->scratch, "kv_host_layers",
-                                        (int)c->layers[d], "kv_host_bytes",
-                                        (json_int_t)c->bytes[d]));
+        json_array_append_new(
+            devices, json_pack("{ss si sb sI sI sI si sI}", "device", f->devices[d].id, "layers",
+                               (int)u->layers, "head", u->head, "weight_bytes",
+                               (json_int_t)u->weights, "kv_bytes", (json_int_t)u->kv,
+                               "scratch_bytes", (json_int_t)u->scratch, "kv_host_layers",
+                               (int)c->layers[d], "kv_host_bytes", (json_int_t)c->bytes[d]));
     }
     return json_pack("{si sb sf sf sf so}", "offloaded", (int)r->offloaded, "fits", r->fits,
                      "prompt_tokens_per_second", r->prompt_rate, "generated_tokens_per_second",

@@ -272,6 +272,11 @@ def test_caches_in_main_memory(wave):
         asked = 1 if rows == "5" else "all"
         got = logits_hash(TINY, ids, "--rows", rows, "--kv-type", kv, *HIP, *args, asked, env=on(wave))
         assert got == want, (rows, kv)
+    half = SHARED / "models/tales-2m-f16.gguf"
+    for kv, more in (("f16", ()), ("q8_0", ("--exact",))) if half.is_file() else ():
+        args_of = ("-c", 128, "-b", 40, "--kv-type", kv, "--device", "hip", *more)  # pages come to the card first
+        want = logits_hash(half, IDS, *args_of, "--kv-host-layers", "none", env=on(wave))
+        assert logits_hash(half, IDS, *args_of, "--kv-host-layers", "all", env=on(wave)) == want, kv
     if SYSTEM or wave != WIDTHS[0]:
         return
     want = cpu_hash(TINY, IDS[:15])

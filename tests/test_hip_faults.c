@@ -225,8 +225,8 @@ static void every_allocation_may_fail(void **state) {
     assert_false(failed);
 }
 
-/* Memory of the host that kernels reach: zeros, written and read, none of the card's, refused in one
- * line. */
+/* Memory of the host that kernels reach: zeros, written and read, none of the card's, refused in
+ * one line. */
 static void mapped_memory_is_the_hosts(void **state) {
     (void)state;
     enum { BYTES = 1 << 20 };

@@ -190,7 +190,7 @@ def test_caches_in_main_memory(device):
 
 @pytest.mark.parametrize("name", ["gemma3-pattern", "gemma4-e", "qwen3-next", "deepseek-v4"])
 def test_caches_of_kinds_of_layers(device, name):
-    """Rings, caches that other layers read, states beside them, areas."""
+    """Rings, caches that other layers read, states next to them, areas."""
     model = SHARED / "goldens" / name
     if not model.is_dir():
         pytest.skip(f"{model} is not there")

@@ -1,5 +1,6 @@
-/* tests/test_place_caches.c - caches of a card's layers in main memory: which layers, how many bytes
- * where, one text, and when fewer layers on the card are better. The card is twin_device.h's. */
+/* tests/test_place_caches.c - caches of a card's layers in main memory: which layers, how many
+ * bytes where, one text, and when fewer layers on the card are better. The card is twin_device.h's.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,8 +67,9 @@ static void test_which_layers(void **state) {
     static const struct {
         uint64_t first, second;
         const char *want;
-    } rooms[] = {{190, 190, "00000000"}, {189, 190, "01000000"},        {100, 190, "01000000"},
-                 {99, 190, "01010000"},  {9, 99, "01111010"},           {0, 0, "01111011"},
+    } rooms[] = {{190, 190, "00000000"}, {189, 190, "01000000"},
+                 {100, 190, "01000000"}, {99, 190, "01010000"},
+                 {9, 99, "01111010"},    {0, 0, "01111011"},
                  {190, 9, "00001011"},   {UINT64_MAX, UINT64_MAX, "00000000"}};
     place.hosting = GW_HOST_AUTO;
     for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) {
@@ -89,12 +91,9 @@ static void test_words(void **state) {
         const char *text;
         gw_hosting hosting;
         int32_t hosted;
-    } good[] = {{NULL, GW_HOST_AUTO, 0},
-                {"auto", GW_HOST_AUTO, 0},
-                {"none", GW_HOST_COUNT, 0},
-                {"all", GW_HOST_COUNT, INT32_MAX},
-                {"7", GW_HOST_COUNT, 7},
-                {"99999999999", GW_HOST_COUNT, INT32_MAX}};
+    } good[] = {{NULL, GW_HOST_AUTO, 0},    {"auto", GW_HOST_AUTO, 0},
+                {"none", GW_HOST_COUNT, 0}, {"all", GW_HOST_COUNT, INT32_MAX},
+                {"7", GW_HOST_COUNT, 7},    {"99999999999", GW_HOST_COUNT, INT32_MAX}};
     static const char *const bad[] = {"", "-1", "3x", "some", " 1"};
     gw_place place = {.n_layers = 1};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
@@ -174,8 +173,8 @@ static gw_forecast *forecast(const char *layers, uint64_t budget) {
     return f;
 }
 
-/* Byte by byte less room: one layer's cache more in main memory each time, until all are there; what
- * the forecast says is what a session allocates, and the logits stay. */
+/* Byte by byte less room: one layer's cache more in main memory each time, until all are there;
+ * what the forecast says is what a session allocates, and the logits stay. */
 static void test_budget(void **state) {
     (void)state;
     gw_forecast *f = forecast("none", 0);
@@ -287,9 +286,9 @@ static void test_cache_seconds(void **state) {
     assert_true(gw_cache_seconds(&place, &sizes, times) == want);
 }
 
-/* Both layers fit on the card with their caches in main memory, or one with its own. A layer there is
- * faster than one with the processor by a second; half of two caches, read over a link, takes more
- * than that or less. */
+/* Both layers fit on the card with their caches in main memory, or one with its own. A layer there
+ * is faster than one with the processor by a second; half of two caches, read over a link, takes
+ * more than that or less. */
 static void test_choice(void **state) {
     (void)state;
     gw_forecast *f = forecast("none", 0);

@@ -425,6 +425,10 @@ extern const gw_kernel gw_hip_rows_kernels[], gw_hip_linear_kernels[], gw_hip_ge
     gw_hip_state_kernels[], gw_hip_listed_kernels[], gw_hip_ngram_kernels[],
     gw_hip_exchange_kernels[], gw_hip_cells_kernels[];
 
+/* By its kernel; of prompts over caches in main memory, pages that come to the card first
+ * (attend_host.c). */
+gw_status gw_hip_record_node(struct gw_segment *segment, const gw_node *node);
+
 /* Is the table of EMBED one that a kernel reads? The launch of a plain node (rows.c). */
 int gw_hip_embeds(const gw_node *node);
 gw_status gw_hip_record_embed(struct gw_segment *segment, const gw_node *node);

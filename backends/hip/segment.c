@@ -348,7 +348,7 @@ static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, si
             i += fused - 1;
             continue;
         }
-        GW_TRY(nodes[i].kernel->record(segment, nodes[i].kernel, &nodes[i]));
+        GW_TRY(gw_hip_record_node(segment, &nodes[i]));
         segment->front = nodes[i].op;
         segment->norm = segment->rope = segment->order = NULL;
         if (i + 1 < n && gw_hip_can_fuse_rope(segment, &nodes[i], &nodes[i + 1])) {

@@ -123,7 +123,7 @@ typedef struct gw_cl_pinned {
 typedef struct gw_cl_chunk {
     cl_mem mem; /* NULL: stowed */
     size_t bytes;
-    int in_host; /* gw_cl_alloc_mapped: no memory of the device */
+    int in_host;       /* gw_cl_alloc_mapped: no memory of the device */
     gw_cl_pinned kept; /* its bytes on the host once it was stowed */
     int64_t first, rows;
     cl_ulong low, high, head, sub;

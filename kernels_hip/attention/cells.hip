@@ -85,6 +85,17 @@ GW_DEVICE void unpack_values(uint8_t *to, const uint8_t *from, int e, int bits) 
     }
 }
 
+/* Whole 16 bytes. Several loads of a thread are in flight: they cross a link. */
+GW_DEVICE void copy_tile(uint8_t *to, const uint8_t *from, int bytes) {
+    struct __align__(16) words {
+        unsigned at[4];
+    };
+#pragma unroll 8
+    for (int i = (int)threadIdx.x; i < bytes / 16; i += GW_CELLS_THREADS) {
+        ((words *)to)[i] = ((const words *)from)[i];
+    }
+}
+
 /* Rows [row, end) are of one sequence. */
 GW_DEVICE int end_of_rows(const struct gw_step_params &step, int row, int live) {
     enum { AT_ONCE = 8 };
@@ -118,6 +129,11 @@ GW_KERNEL(gw_cells_unpack, struct gw_cells_unpack_params, GW_CELLS_THREADS) {
         for (int item = (int)blockIdx.x; item < items; item += (int)gridDim.x) {
             const int is_v = item % parts, e = is_v ? p.ev : p.e, at = item / parts;
             const size_t tile = (size_t)pages[at / p.kv_heads] * p.kv_heads + at % p.kv_heads;
+            if (p.tile > 0) {
+                copy_tile((uint8_t *)(is_v ? p.v_out : p.k_out) + tile * p.tile,
+                          (const uint8_t *)(is_v ? p.v : p.k) + tile * p.tile, p.tile);
+                continue;
+            }
             const uint8_t *from = (const uint8_t *)(is_v ? p.v : p.k) +
                                   tile * (gw_cells_scales_at(e, p.bits) + GW_PAGE / 16 * e);
             uint8_t *to = (uint8_t *)(is_v ? p.v_out : p.k_out) + tile * (GW_PAGE / 16 * 17 * e);

@@ -17,8 +17,8 @@ struct gw_cells_rotate_params {
     int32_t width, span, form;
 };
 
-/* gw_cells_unpack: the pages that rows of the pass see, as q8_0 in the same places of other caches.
- * Any grid. */
+/* gw_cells_unpack: the pages that rows of the pass see, as q8_0, or as they are, in the same places
+ * of other caches. Any grid. */
 struct gw_cells_unpack_params {
     struct gw_step_params step;
     GW_DEV(const void) k; /* caches, core/plan/op.h; v 0: there is none */
@@ -28,6 +28,7 @@ struct gw_cells_unpack_params {
     GW_DEV(const int32_t) pages; /* [slots, table_stride] */
     int32_t table_stride, kv_heads, e, ev, bits;
     int32_t window; /* 0: none */
+    int32_t tile;   /* not 0: bytes of a page of a KV head, of K or V, which are copied instead */
 };
 
 /* gw_attend_codes_CACHE_hH_eE: "Attention in codes" of rows of decode, H heads of a KV head at

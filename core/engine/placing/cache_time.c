@@ -11,8 +11,8 @@
 
 enum { VERSION = 1, BEFORE = 3, TIMES = 5 };
 
-static const double enough = 96e6;  /* bytes of cache: what a link brings in milliseconds      */
-static const double least = 1e-14;  /* seconds of a byte, where the difference is lost in noise */
+static const double enough = 96e6; /* bytes of cache: what a link brings in milliseconds      */
+static const double least = 1e-14; /* seconds of a byte, where the difference is lost in noise */
 
 /* The context that is timed: of the model's, what is enough. */
 static int32_t context_of(const gw_hparams *hp, int layers, gw_fmt fmt, int32_t n_ctx) {
@@ -145,8 +145,10 @@ static int is_sound(const gw_cache_time *t) {
     return t->own > 0.0 && t->own < 1.0 && t->host >= 0.0 && t->host < 1.0;
 }
 
-gw_status gw_cache_times(const gw_place *place, const gw_place_sizes *sizes,
-                         gw_cache_time *times) {
+gw_status gw_cache_times(const gw_place *place, const gw_place_sizes *sizes, gw_cache_time *times) {
+    if (sizes->hp->n_source > 0) {
+        return gw_fail(GW_E_UNSUPPORTED, "plan", "models that read a source text are not timed");
+    }
     for (int d = 0; d < place->n_devices; d++) {
         const gw_group alone = {.n = 1, .device = {d}, .share = {1.0}};
         gw_subject of = gw_subject_of(place, &alone);

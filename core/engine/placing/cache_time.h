@@ -10,8 +10,8 @@ typedef struct gw_cache_time {
     double own, host;
 } gw_cache_time;
 
-/* times [n_devices]. A second or less for each kind of device; kept on disk by what it depends on.
- */
+/* times [n_devices]. A second or less for each device; kept on disk by what it depends on.
+ * GW_E_UNSUPPORTED: a model with a source text. */
 gw_status gw_cache_times(const gw_place *place, const gw_place_sizes *sizes, gw_cache_time *times);
 
 /* What reading the caches adds to a generated token with the context full, of layers placed so, as

@@ -90,8 +90,9 @@ static gw_status fill(gw_model *m, const gw_model_options *o, const gw_place_siz
     f->chosen = spread ? f->chosen : 0;
     fill_rows(place, sizes, speeds, NULL, f);
     if (hosts_some(f)) {
-        GW_TRY(gw_cache_times(place, sizes, times));
-        fill_rows(place, sizes, speeds, times, f);
+        gw_status status = gw_cache_times(place, sizes, times);
+        fill_rows(place, sizes, speeds, status == GW_OK ? times : NULL, f);
+        return status == GW_E_CANCELLED ? status : GW_OK;
     }
     return GW_OK;
 }

@@ -61,8 +61,8 @@ void gw_gauge_predict(const gw_place *place, const gw_place_sizes *sizes, const 
 
 /* The N that generates fastest of those that fit; -1: none fits. times: of gw_cache_times, half of
  * a full context counts, what a text that fills it reads on the average; NULL: caches count
- * nothing. room [as where]. Where a model has experts and *cpu_experts is 0, also how many layers' experts stay at home while everything else
- * is offloaded. */
+ * nothing. room [as where]. Where a model has experts and *cpu_experts is 0, also how many layers'
+ * experts stay at home while everything else is offloaded. */
 int gw_gauge_best(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
                   const struct gw_cache_time *times, gw_where *room, int *cpu_experts);
 

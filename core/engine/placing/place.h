@@ -199,8 +199,9 @@ void gw_place_host_caches(const gw_place *place, const gw_place_caches *caches,
  * use[d].kv_host, of d's own layers. use [n_devices], of all caches on their devices. */
 void gw_place_host_sizes(const gw_place *place, const gw_place_sizes *sizes, const gw_where *where,
                          gw_place_use *use);
-/* Of the layers as they are placed and gw_place_fits has them: what sessions may put on the devices,
- * and a sentence about what goes to main memory. GW_E_UNSUPPORTED: a given number cannot. */
+/* Of the layers as they are placed and gw_place_fits has them: what sessions may put on the
+ * devices, and a sentence about what goes to main memory. GW_E_UNSUPPORTED: a given number cannot.
+ */
 gw_status gw_place_keep_caches(gw_place *place, const gw_place_sizes *sizes,
                                const gw_place_use *use);
 

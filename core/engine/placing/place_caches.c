@@ -113,7 +113,7 @@ void gw_place_host_sizes(const gw_place *p, const gw_place_sizes *sizes, const g
     for (int d = 0; d < p->n_devices; d++) { /* `kv` has states, too, which stay */
         uint64_t caches = on_card(p, &c, d, sizes->host), need = use[d].weights + use[d].scratch;
         need += use[d].kv > caches ? use[d].kv - caches : 0;
-        c.room[d] = sizes->room[d] == 0      ? UINT64_MAX
+        c.room[d] = sizes->room[d] == 0     ? UINT64_MAX
                     : sizes->room[d] > need ? sizes->room[d] - need
                                             : 0;
     }
@@ -130,7 +130,8 @@ void gw_place_host_sizes(const gw_place *p, const gw_place_sizes *sizes, const g
     }
 }
 
-/* ---- a model as it is placed ------------------------------------------------------------------ */
+/* ---- a model as it is placed ------------------------------------------------------------------
+ */
 
 /* A number of layers is given, and the cards have caches that cannot go. */
 static gw_status refuse_hosting(const gw_place *p, const gw_place_sizes *sizes) {
@@ -147,10 +148,10 @@ static gw_status refuse_hosting(const gw_place *p, const gw_place_sizes *sizes) 
 }
 
 /* "caches of 12 of 32 layers in main memory, 6.0 GB of 16 GB: with the context full a token takes
- * 240 ms for them" */
+ * 240 ms to read all of them"; seconds 0: it is not known. */
 static void note_hosting(gw_place *p, const gw_place_sizes *sizes, const gw_place_use *use,
                          double seconds) {
-    char away[GW_SIZE_TEXT], all[GW_SIZE_TEXT], text[256];
+    char away[GW_SIZE_TEXT], all[GW_SIZE_TEXT], time[96] = "", text[256];
     uint64_t sum = 0, host = 0;
     int layers = 0, hosted = 0;
     for (int l = 0; l < p->n_layers; l++) {
@@ -162,11 +163,13 @@ static void note_hosting(gw_place *p, const gw_place_sizes *sizes, const gw_plac
         host += use[d].kv_host;
         sum += use[d].kv + use[d].kv_host;
     }
-    snprintf(text, sizeof text,
-             "caches of %d of %d layers in main memory, %s of %s: with the context full a token "
-             "takes %.3g ms to read all of them",
-             hosted, layers, gw_text_size(host, 4, away), gw_text_size(sum, 4, all),
-             1e3 * seconds);
+    if (seconds > 0.0) {
+        snprintf(time, sizeof time,
+                 ": with the context full a token takes %.3g ms to read all of them",
+                 1e3 * seconds);
+    }
+    snprintf(text, sizeof text, "caches of %d of %d layers in main memory, %s of %s%s", hosted,
+             layers, gw_text_size(host, 4, away), gw_text_size(sum, 4, all), time);
     gw_place_add_note(p, hosted > 0 ? text : "");
 }
 
@@ -182,9 +185,10 @@ gw_status gw_place_keep_caches(gw_place *p, const gw_place_sizes *sizes, const g
                                                   : 0;
         host += use[d].kv_host;
     }
-    if (host > 0) {
-        GW_TRY(gw_cache_times(p, sizes, times));
-        note_hosting(p, sizes, use, gw_cache_seconds(p, sizes, times));
+    gw_status status = host > 0 ? gw_cache_times(p, sizes, times) : GW_OK;
+    if (host > 0 && status != GW_E_CANCELLED) { /* heads that draft, and encoders, are not timed */
+        note_hosting(p, sizes, use, status == GW_OK ? gw_cache_seconds(p, sizes, times) : 0.0);
+        status = GW_OK;
     }
-    return GW_OK;
+    return status;
 }

@@ -265,8 +265,8 @@ gw_status gw_place_measure(gw_place *place, gw_weights *weights, const gw_hparam
         goto done;
     }
     for (int l = 0; l < hp->n_layers; l++) {
-        s.cache[l] = gw_kv_layer_bytes(&hp->layer[l], s.kv_fmt,
-                                       (gw_kv_size){1, s.n_ctx, 0, s.chunk});
+        s.cache[l] =
+            gw_kv_layer_bytes(&hp->layer[l], s.kv_fmt, (gw_kv_size){1, s.n_ctx, 0, s.chunk});
     }
     for (int d = 0; d < place->n_devices; d++) {
         s.bytes[d] = calloc(n, sizeof *s.bytes[d]);
@@ -546,20 +546,20 @@ static gw_status refuse(const gw_place *place, const gw_place_sizes *sizes, cons
     char need[GW_SIZE_TEXT], weights[GW_SIZE_TEXT], kv[GW_SIZE_TEXT], scratch[GW_SIZE_TEXT];
     char have[GW_SIZE_TEXT], away[GW_SIZE_TEXT], host[48] = "", fits[64];
     if (use[d].kv_host > 0) {
-        snprintf(host, sizeof host, " and %s in main memory", gw_text_size(use[d].kv_host, 4, away));
+        snprintf(host, sizeof host, " and %s in main memory",
+                 gw_text_size(use[d].kv_host, 4, away));
     }
     int most = largest_fit(place, sizes, room);
     snprintf(fits, sizeof fits, "%d layers is the most that fits", most);
-    return gw_fail(GW_E_NOMEM, place->info[d].id,
-                   "offloading %d layers needs %s (weights %s, cache of %d tokens %s%s, scratch %s), "
-                   "%s %s; %s",
-                   n, gw_text_size(use[d].weights + use[d].kv + use[d].scratch, 4, need),
-                   gw_text_size(use[d].weights, 4, weights), sizes->n_ctx,
-                   gw_text_size(use[d].kv, 4, kv), host,
-                   gw_text_size(use[d].scratch, 4, scratch),
-                   gw_text_size(sizes->room[d], 4, have),
-                   sizes->room[d] < place->info[d].free_bytes ? "may be used" : "are free",
-                   most > 0 ? fits : "not one layer fits");
+    return gw_fail(
+        GW_E_NOMEM, place->info[d].id,
+        "offloading %d layers needs %s (weights %s, cache of %d tokens %s%s, scratch %s), "
+        "%s %s; %s",
+        n, gw_text_size(use[d].weights + use[d].kv + use[d].scratch, 4, need),
+        gw_text_size(use[d].weights, 4, weights), sizes->n_ctx, gw_text_size(use[d].kv, 4, kv),
+        host, gw_text_size(use[d].scratch, 4, scratch), gw_text_size(sizes->room[d], 4, have),
+        sizes->room[d] < place->info[d].free_bytes ? "may be used" : "are free",
+        most > 0 ? fits : "not one layer fits");
 }
 
 static gw_status read_count(const char *text, int n_layers, int *n) {
@@ -647,8 +647,8 @@ static void place_tables(gw_place *place, const gw_place_sizes *sizes, int n) {
     }
 }
 
-/* The N that is fastest. Where caches would lie in main memory, what reading them takes is measured,
- * too. */
+/* The N that is fastest. Where caches would lie in main memory, what reading them takes is
+ * measured, too. */
 static gw_status choose_count(gw_place *place, const gw_place_sizes *sizes, int *n) {
     gw_place_use use[GW_MAX_DEVICES];
     gw_gauge speeds[GW_GAUGES];
@@ -662,7 +662,13 @@ static gw_status choose_count(gw_place *place, const gw_place_sizes *sizes, int 
         }
     }
     GW_TRY(gw_gauge_all(place, sizes, speeds));
-    GW_TRY(whole ? GW_OK : gw_cache_times(place, sizes, times));
+    gw_status status = whole ? GW_OK : gw_cache_times(place, sizes, times);
+    if (status != GW_OK && status != GW_E_CANCELLED && place->hosting == GW_HOST_AUTO) {
+        place->hosting = GW_HOST_NONE; /* the card gets no such memory: fewer layers, as they fit */
+        whole = 1;
+        status = GW_OK;
+    }
+    GW_TRY(status);
     *n = gw_gauge_best(place, sizes, speeds, whole ? NULL : times, place->where,
                        &place->cpu_experts);
     return GW_OK;

@@ -1,4 +1,5 @@
-/* core/engine/placing/predict.c - speeds to expect of layers placed so or so, from times of a sample.
+/* core/engine/placing/predict.c - speeds to expect of layers placed so or so, from times of a
+ * sample.
  */
 #include "core/engine/placing/gauge.h"
 

@@ -233,8 +233,7 @@ gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *whe
     kv.in_host = calloc((size_t)hp->n_layers, sizeof *kv.in_host);
     kv.heads = calloc((size_t)hp->n_layers, sizeof *kv.heads);
     if (kv.k == NULL || kv.v == NULL || kv.paged == NULL || kv.cells == NULL ||
-        kv.first_head == NULL || kv.table_of == NULL || kv.in_host == NULL ||
-        kv.heads == NULL) {
+        kv.first_head == NULL || kv.table_of == NULL || kv.in_host == NULL || kv.heads == NULL) {
         status = gw_fail(GW_E_NOMEM, "context", "no memory for %d layers", hp->n_layers);
         goto done;
     }

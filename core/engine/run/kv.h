@@ -65,8 +65,8 @@ uint64_t gw_kv_layer_bytes(const gw_layer *layer, gw_fmt fmt, gw_kv_size size);
  * GW_E_NOMEM; the caller has compared gw_kv_bytes with the memory of the devices, which outlive
  * the cache. */
 gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *where,
-                    const unsigned char *host, const gw_group *groups, const gw_blueprint *bp, const gw_hparams *hp,
-                    gw_fmt fmt, gw_kv_size size, gw_kv *out);
+                    const unsigned char *host, const gw_group *groups, const gw_blueprint *bp,
+                    const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, gw_kv *out);
 /* The pages of positions of a slot from entry `first` of its row on: pages [n], on every device. */
 gw_status gw_kv_map(gw_kv *kv, int32_t slot, int32_t first, const int32_t *pages, int32_t n);
 /* Rows [pos, pos + n) of slot 0 are written: what is there from then on. */

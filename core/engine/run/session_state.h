@@ -174,6 +174,9 @@ typedef enum gw_pass_parts {
     GW_PASS_DRAW     /* the draw alone, out of the logits that are there */
 } gw_pass_parts;
 
+/* session_cache.c: kv and states. GW_E_NOMEM says what is needed and what there is. */
+gw_status gw_session_make_cache(gw_session *s, gw_fmt fmt);
+
 /* session_passes.c. All passes, ready to run. */
 gw_status gw_session_build(gw_session *s, const gw_session_options *o);
 /* The same again, after something that passes read or write has come. Nothing is at work. */
