@@ -6,7 +6,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 # ---- the shared library: the objects of the static one, and a list of what may be seen -----------
-set(HEADERS include/godwit.h include/godwit_answer.h include/godwit_beam.h
+set(HEADERS include/godwit.h include/godwit_answer.h include/godwit_beam.h include/godwit_forecast.h
             include/godwit_encoder.h include/godwit_bind.h include/godwit_cards.h include/godwit_families.h
             include/godwit_fill.h
             include/godwit_hosts.h include/godwit_lora.h include/godwit_image.h include/godwit_quantize.h

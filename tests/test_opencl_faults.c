@@ -194,10 +194,10 @@ static void buffers_are_cleared_sixteen_bytes_at_a_time(void **state) {
     b->close(device);
 }
 
-/* A cache of eight pages where the device gives three at once: written and read over the borders. Of
- * the host's memory it takes none of the device's. */
-static void check_pages(gw_status (*alloc)(struct gw_device *, size_t, size_t, struct gw_buffer **),
-                        int of_host) {
+/* A cache of eight pages where the device gives three at once: written and read over the borders.
+ * Of the host's memory it takes none of the device's. */
+typedef gw_status (*alloc_fn)(struct gw_device *, size_t, size_t, struct gw_buffer **);
+static void check_pages(alloc_fn alloc, int of_host) {
     enum { PAGE = 4096, PAGES = 8, BYTES = PAGE * PAGES };
     const gw_backend *b = &gw_backend_opencl;
     static unsigned char from[BYTES], to[BYTES];

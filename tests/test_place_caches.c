@@ -139,7 +139,7 @@ static int hosted(const gw_session *s) {
     return n;
 }
 
-/* The logits behind a prompt of more than a page and a token. */
+/* The logits after a prompt of more than a page and a token. */
 static float *last_logits(gw_session *s, size_t *n) {
     int32_t ids[70];
     for (int i = 0; i < 70; i++) {

@@ -1,6 +1,6 @@
 /* backends/hip/attend_host.c - prompts over caches in main memory: attention there reads a page for
  * many tiles of queries, so the pages that the rows see are brought to the card once, to a place
- * that all layers use in turn. Attention in digits, and over caches in 4 and 5 bits, brings them
+ * that all layers share. Attention in digits, and over caches in 4 and 5 bits, brings them
  * anyway.
  */
 #include "backends/hip/hip.h"
