@@ -49,7 +49,7 @@ static void quoted(const char *text) {
 }
 
 static int has_choices(const app_option *row) {
-    return row->kind == KIND_CHOICE || row->kind == KIND_MODE;
+    return row->kind == KIND_CHOICE || row->kind == KIND_PAIR || row->kind == KIND_MODE;
 }
 
 /* The choices of a row as words: 'a|b' -> 'a b'. */

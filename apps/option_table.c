@@ -12,7 +12,7 @@
     { "", KIND_FLAG, 0, 0, 0, 0, NULL, NULL, text }
 #define KV_OF_TEXTS "f16|f32|q8_0|q5_0|q4_0"
 #define KV_OF_ENCODERS "auto|f16|f32|q8_0"
-#define KV_KEYS_HELP "the same of keys alone; keys and values have one format, so both are given"
+#define KV_KEYS_HELP "the same of keys alone; values then stay what --kv-type says"
 #define KV_VALUES_HELP "the same of values alone"
 #define PASS_HELP "prompt tokens per pass; default: 512, and 1024 where cards compute all layers"
 
@@ -155,11 +155,12 @@ const app_option app_option_table[] = {
      "format of keys and values on their way through a layer; auto: f32, but f16 where a card "
      "attends on 16-bit units anyway"},
     {"--kv-type-k -ctk --cache-type-k", KIND_CHOICE, CMD_ENCODE, AT(kv_type_k), 0, 0,
-     KV_OF_ENCODERS, NULL, KV_KEYS_HELP},
+     KV_OF_ENCODERS, NULL, "the same of keys alone; both have one format here, so both are given"},
     {"--kv-type-v -ctv --cache-type-v", KIND_CHOICE, CMD_ENCODE, AT(kv_type_v), 0, 0,
      KV_OF_ENCODERS, NULL, KV_VALUES_HELP},
-    {"--kv-type", KIND_CHOICE, CMD_MODEL & ~CMD_ENCODE, AT(kv_type), 0, 0, KV_OF_TEXTS, "f16",
-     "format of the KV cache; q8_0 takes half the memory of f16, q4_0 28%"},
+    {"--kv-type", KIND_PAIR, CMD_MODEL & ~CMD_ENCODE, AT(kv_type), 0, 0, KV_OF_TEXTS, "f16",
+     "format of the KV cache, or two of them, of keys and of values, as q8_0,q4_0; q8_0 takes half "
+     "the memory of f16, q4_0 28%"},
     {"--kv-type-k -ctk --cache-type-k", KIND_CHOICE, CMD_MODEL & ~CMD_ENCODE, AT(kv_type_k), 0, 0,
      KV_OF_TEXTS, NULL, KV_KEYS_HELP},
     {"--kv-type-v -ctv --cache-type-v", KIND_CHOICE, CMD_MODEL & ~CMD_ENCODE, AT(kv_type_v), 0, 0,

@@ -192,21 +192,31 @@ static int set_bytes(const app_option *row, const char *shown, const char *text,
     return 0;
 }
 
-static int set_choice(const app_option *row, const char *shown, const char *text,
-                      const char **value) {
-    size_t bytes = strlen(text);
+static int is_choice(const app_option *row, const char *text, size_t bytes) {
     for (const char *at = row->value;;) {
         size_t n = strcspn(at, "|");
         if (n == bytes && memcmp(at, text, n) == 0) {
-            *value = text;
-            return 0;
+            return 1;
         }
         if (at[n] == '\0') {
-            app_error("%s: '%s' is not one of %s", shown, text, row->value);
-            return APP_USAGE;
+            return 0;
         }
         at += n + 1;
     }
+}
+
+static int set_choice(const app_option *row, const char *shown, const char *text,
+                      const char **value) {
+    size_t first = row->kind == KIND_PAIR ? strcspn(text, ",") : strlen(text);
+    const char *second = text[first] == ',' ? text + first + 1 : text;
+    if (!is_choice(row, text, first) || !is_choice(row, second, strlen(second))) {
+        app_error(row->kind == KIND_PAIR ? "%s: '%s' is not one of %s, and no two of them as K,V"
+                                         : "%s: '%s' is not one of %s",
+                  shown, text, row->value);
+        return APP_USAGE;
+    }
+    *value = text;
+    return 0;
 }
 
 static int add_text(app_texts *list, const char *text) {
@@ -272,6 +282,7 @@ static int set_value(app_options *o, const app_option *row, const char *shown, c
     case KIND_TEXTS:
         return add_text(to, text);
     case KIND_CHOICE:
+    case KIND_PAIR:
     case KIND_MODE:
         return set_choice(row, shown, text, to);
     case KIND_BIAS:
@@ -495,18 +506,27 @@ static int parse_argument(app_options *o, const app_command *command, int argc, 
     return set_value(o, row, shown, value);
 }
 
-/* Keys and values have one format: what was said of either alone becomes what was said of both. */
-static int settle_kv_type(app_options *o) {
+/* What was said of keys or values alone and what was said of both becomes one word, or two with a
+ * comma. */
+static int settle_kv_type(app_options *o, const app_command *command) {
+    if (o->kv_type == NULL || (o->kv_type_k == NULL && o->kv_type_v == NULL)) {
+        return 0;
+    }
+    char pair[32];
+    const char *comma = strchr(o->kv_type, ',');
     const char *k = o->kv_type_k != NULL ? o->kv_type_k : o->kv_type;
-    const char *v = o->kv_type_v != NULL ? o->kv_type_v : o->kv_type;
-    if (k != NULL && v != NULL && strcmp(k, v) != 0) {
-        app_error("--kv-type: keys in %s and values in %s, but a cache has one format for both: "
+    const char *v = o->kv_type_v != NULL ? o->kv_type_v : comma != NULL ? comma + 1 : o->kv_type;
+    size_t n = strcspn(k, ",");
+    int same = n == strlen(v) && memcmp(k, v, n) == 0;
+    if (!same && (command->bit & CMD_ENCODE) != 0) {
+        app_error("--kv-type: keys in %s and values in %s, but an encoder has one format for both: "
                   "--kv-type %s or --kv-type %s",
                   k, v, k, v);
         return APP_USAGE;
     }
-    o->kv_type = k;
-    return 0;
+    snprintf(pair, sizeof pair, "%.*s%s%s", (int)n, k, same ? "" : ",", same ? "" : v);
+    o->kv_type = strdup(pair);
+    return o->kv_type == NULL || add_text(&o->owned, o->kv_type) != 0 ? APP_USAGE : 0;
 }
 
 /* given: [rows of the table] */
@@ -534,7 +554,7 @@ static int parse_all(app_options *o, const app_command *command, int argc, char 
             return APP_USAGE;
         }
     }
-    return settle_kv_type(o) != 0 ? APP_USAGE : place_words(o, command);
+    return settle_kv_type(o, command) != 0 ? APP_USAGE : place_words(o, command);
 }
 
 int options_parse(app_options *o, const app_command *command, int argc, char **argv) {

@@ -197,7 +197,8 @@ typedef enum app_kind {
     KIND_TEXT,   /* const char *                                           */
     KIND_TEXTS,  /* app_texts: may be given several times                  */
     KIND_CHOICE, /* const char *: one of `value`, separated by '|'         */
-    KIND_MODE,   /* the same, or no word of them behind it: "text"         */
+    KIND_PAIR,   /* the same, or two of them with a comma                  */
+    KIND_MODE,   /* one of them, or no word of them behind it: "text"      */
     KIND_BIAS    /* gw_logit_bias list: ID=VALUE, may be given repeatedly  */
 } app_kind;
 

@@ -127,7 +127,8 @@ static const char *NAME(page_at)(const NAME(attention_work) * w, const void *cac
     size_t page =
         (size_t)job->pages[(size_t)job->slot[w->part->row] * job->page_stride + (size_t)p];
     return (const char *)cache + (page * (size_t)job->kv_heads + (size_t)w->part->g) *
-                                     gw_cpu_page_bytes(job->kv, cache == job->k ? w->e : w->ev);
+                                     gw_cpu_page_bytes(cache == job->k ? job->k_fmt : job->v_fmt,
+                                                       cache == job->k ? w->e : w->ev);
 }
 
 /* Rows [from, end) of V [GW_PAGE, ev], f32 or f16, whose rows are no whole vectors; columns up to
@@ -138,7 +139,7 @@ VT static const float *NAME(load_narrow)(const NAME(attention_work) * w, const c
         const gw_u16 *f16 = (const gw_u16 *)(const void *)at + row * w->ev;
         float *y = w->page + row * w->room;
         size_t c = 0;
-        if (w->job->kv == GW_FMT_F32) {
+        if (w->job->v_fmt == GW_FMT_F32) {
             memcpy(y, at + row * w->ev * sizeof *y, w->ev * sizeof *y);
             c = w->ev;
         }
@@ -167,15 +168,17 @@ VT static const float *NAME(load_page)(const NAME(attention_work) * w, const voi
     if (!keys && w->room > w->ev) {
         return NAME(load_narrow)(w, at, from, end);
     }
-    if (w->job->kv == GW_FMT_F32) {
+    const gw_fmt fmt = keys ? w->job->k_fmt : w->job->v_fmt;
+    const int bits = keys ? w->job->k_bits : w->job->v_bits;
+    if (fmt == GW_FMT_F32) {
         return (const float *)(const void *)at;
     }
-    if (w->job->kv != GW_FMT_F16) {
-        for (size_t b = 0; b < gw_cpu_page_bytes(w->job->kv, keys ? w->e : w->ev); b += LINE) {
+    if (fmt != GW_FMT_F16) {
+        for (size_t b = 0; b < gw_cpu_page_bytes(fmt, keys ? w->e : w->ev); b += LINE) {
             __builtin_prefetch(next + b, 0, 2);
         }
-        if (w->job->bits > 0) {
-            at = gw_cpu_unpack(w->unpacked, at, w->job->bits, keys ? w->e : w->ev, keys);
+        if (bits > 0) {
+            at = gw_cpu_unpack(w->unpacked, at, bits, keys ? w->e : w->ev, keys);
         }
         (keys ? NAME(widen_k) : NAME(widen_v))(w->page, (const gw_i8 *)at, keys ? w->e : w->ev,
                                                from, end);

@@ -112,7 +112,7 @@ VT static void NAME(attend_codes_row)(const gw_cpu_attention *job,
                                       const gw_cpu_attention_part *part, int row, float *out,
                                       void *scratch) {
     const size_t e = (size_t)job->e, heads = (size_t)part->heads;
-    const size_t bytes = gw_cpu_page_bytes(job->kv, e), first_head = (size_t)(part->g * job->group);
+    const size_t bytes = gw_cpu_page_bytes(job->k_fmt, e), first_head = (size_t)(part->g * job->group);
     int lo = gw_cpu_first_seen(job->pos[row], job->window, job->chunk), pos = job->pos[row];
     float *k = scratch, *v = k + GW_CPU_CELLS_ROOM(e), q[GW_CODES_MOST];
     NAME(codes_query) *query = (NAME(codes_query) *)(void *)(v + GW_CPU_CELLS_ROOM(e));
@@ -132,8 +132,8 @@ VT static void NAME(attend_codes_row)(const gw_cpu_attention *job,
             int p = base + i, from = lo - p * GW_PAGE, end = pos + 1 - p * GW_PAGE;
             size_t at = (size_t)job->pages[(size_t)job->slot[row] * job->page_stride + (size_t)p];
             at = (at * (size_t)job->kv_heads + (size_t)part->g) * bytes;
-            gw_cpu_unpack(k, (const char *)job->k + at, job->bits, e, 1);
-            gw_cpu_unpack(v, (const char *)job->v + at, job->bits, e, 0);
+            gw_cpu_unpack(k, (const char *)job->k + at, job->k_bits, e, 1);
+            gw_cpu_unpack(v, (const char *)job->v + at, job->v_bits, e, 0);
             for (size_t h = 0; h < heads; h++) {
                 NAME(page_of_codes)
                 (job, &page[(size_t)i * heads + h], &query[h], k, v, from > 0 ? (size_t)from : 0,

@@ -17,13 +17,14 @@
 /* Attention over a paged cache. Row i sees positions [lo, pos[i]], lo = 0 or pos[i] - window + 1 or
  * the first of its chunk; both ways up to seen[i], or pos[i] + window - 1 where that is less.
  * Caches: K [pages, g, e, GW_PAGE], V [pages, g, GW_PAGE, ev], f16, f32 or q8_0 (core/plan/op.h
- * says where its scales are); or of `bits` (cells.h), then q and the result are rotated. */
+ * says where its scales are); or of `bits` (cells.h): of k, then q is rotated, of v, then the
+ * result is. */
 typedef struct gw_cpu_attention {
     const float *q; /* [rows, q_stride], head h at h * e */
     size_t q_stride;
     const void *k, *v;    /* v NULL: the value is columns [v_first, v_first + ev) of the key */
-    gw_fmt kv;            /* of the caches */
-    int bits;             /* of their codes, where k and v are rotated; else 0 */
+    gw_fmt k_fmt, v_fmt;  /* of the caches; v NULL: both that of k */
+    int k_bits, v_bits;   /* of their codes, where k or v is rotated; else 0 */
     const int32_t *pages; /* page table [slots, page_stride] */
     size_t page_stride;
     const int32_t *pos, *slot; /* of every row */
@@ -118,13 +119,13 @@ static inline size_t gw_cpu_page_bytes(gw_fmt kv, size_t e) {
 /* A query as the caches have its keys. */
 static inline void gw_cpu_take_query(const gw_cpu_attention *job, float *to, const float *q) {
     memcpy(to, q, (size_t)job->e * sizeof *q);
-    if (job->bits > 0) {
+    if (job->k_bits > 0) {
         gw_cpu_rotate(to, (size_t)job->e, (size_t)gw_cells_width(job->e));
     }
 }
 /* In place: heads of a result that were summed of rotated values. */
 static inline void gw_cpu_give_result(const gw_cpu_attention *job, float *out, size_t heads) {
-    if (job->bits > 0) {
+    if (job->v_bits > 0) {
         gw_cpu_rotate(out, heads * (size_t)job->ev,
                       (size_t)gw_cells_width(job->v == NULL ? job->e : job->ev));
     }

@@ -96,11 +96,11 @@ static void to_q8(gw_i8 *codes, gw_u16 *scales, const float *x, size_t n) {
 /* ---- attention ------------------------------------------------------------------------------- */
 
 /* Value `at` of a page of [e, GW_PAGE] or [GW_PAGE, e]; scale: the place of its scale in q8_0. */
-static float cached(const char *page, const gw_cpu_attention *job, int e, size_t at, size_t scale) {
-    if (job->kv == GW_FMT_F16) {
+static float cached(const char *page, gw_fmt fmt, int e, size_t at, size_t scale) {
+    if (fmt == GW_FMT_F16) {
         return gw_f16_to_f32(((const gw_u16 *)(const void *)page)[at]);
     }
-    if (job->kv == GW_FMT_F32) {
+    if (fmt == GW_FMT_F32) {
         return ((const float *)(const void *)page)[at];
     }
     const char *scales = page + GW_PAGE * (size_t)e;
@@ -108,13 +108,14 @@ static float cached(const char *page, const gw_cpu_attention *job, int e, size_t
 }
 
 static float cached_k(const char *page, const gw_cpu_attention *job, int i, int j) {
-    return cached(page, job, job->e, (size_t)(i * GW_PAGE + j), (size_t)(i / 32 * GW_PAGE + j));
+    return cached(page, job->k_fmt, job->e, (size_t)(i * GW_PAGE + j),
+                  (size_t)(i / 32 * GW_PAGE + j));
 }
 static float cached_v(const char *page, const gw_cpu_attention *job, int i, int j) {
     if (job->v == NULL) {
         return cached_k(page, job, job->v_first + i, j);
     }
-    return cached(page, job, job->ev, (size_t)(j * job->ev + i),
+    return cached(page, job->v_fmt, job->ev, (size_t)(j * job->ev + i),
                   (size_t)(j * (job->ev / 32) + i / 32));
 }
 
@@ -123,11 +124,12 @@ static float cached_v(const char *page, const gw_cpu_attention *job, int i, int 
 static const char *page_at(const gw_cpu_attention *job, const void *cache, int row, int g, int p,
                            float *room) {
     size_t page = (size_t)job->pages[(size_t)job->slot[row] * job->page_stride + (size_t)p];
-    size_t e = (size_t)(cache == job->k ? job->e : job->ev);
+    int is_k = cache == job->k, bits = is_k ? job->k_bits : job->v_bits;
+    size_t e = (size_t)(is_k ? job->e : job->ev);
     const char *at = (const char *)cache + (page * (size_t)job->kv_heads + (size_t)g) *
-                                               gw_cpu_page_bytes(job->kv, e);
-    room += cache == job->k ? 0 : GW_CPU_CELLS_ROOM(job->e);
-    return job->bits > 0 ? gw_cpu_unpack(room, at, job->bits, e, cache == job->k) : at;
+                                               gw_cpu_page_bytes(is_k ? job->k_fmt : job->v_fmt, e);
+    room += is_k ? 0 : GW_CPU_CELLS_ROOM(job->e);
+    return bits > 0 ? gw_cpu_unpack(room, at, bits, e, is_k) : at;
 }
 
 static float join_page(const float *p) {

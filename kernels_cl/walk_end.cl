@@ -38,6 +38,7 @@
 #undef NARROW
 #undef LOAD16
 #undef PAGE_BYTES
+#undef BYTES_OF
 #undef CACHE_AT
 #undef SPLIT_ARGS
 #undef CACHE

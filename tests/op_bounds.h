@@ -244,7 +244,7 @@ static double rope_error(const op_setup *s, size_t i, size_t col) {
  * low times low, of which both are at most 128, is left out. */
 static double digit_error(void) { return (1.0 + 128.0 * 128.0 / 32639.0) / 32639.0; }
 
-/* Over caches of 4 and 5 bits a query is rotated, and so is what is made of it. */
+/* Over keys of 4 and 5 bits a query is rotated. */
 static void rotate_query(const op_case *c, const float *q, double *to) {
     int width = gw_cache_bits(c->kv) > 0 ? gw_cells_width(c->e) : 1;
     for (int j = 0; j < c->e; j++) {
@@ -322,7 +322,7 @@ static double head_error(const op_setup *s, size_t i, size_t h) {
     double r = 4.0 * d + 2.0 * u * (high - low + 4.0 * d) + u * (2.0 * 2.04 + 64.0 + 6.0 + n_pages);
     r += 64.0 * cut; /* of a page's products, and of the sum of its weights */
     double error = slack * (2.0 * r + 3.0 * u) * top + (last + 1) * exp(-87.0) * top;
-    if (gw_cache_bits(c->kv) > 0) { /* each value is made of `width` of them */
+    if (gw_cache_bits(oc_kv(c, c->within)) > 0) { /* each value is made of `width` of them */
         error *= sqrt((double)gw_cells_width(c->within ? c->e : oc_v_dim(c)));
     }
     /* Queries and weights as int8: of scores as near to one another as those of the cases their

@@ -283,48 +283,6 @@ static inline int oc_last_seen(const op_case *c, const gw_step *step, int i) {
     return !c->both ? step->pos[i] : edge < last ? edge : last;
 }
 
-/* Value i (head, then the larger width) of position pos of a page in q8_0: core/plan/op.h. */
-static void oc_fill_q8(op_setup *s, const gw_tensor *k, const gw_tensor *v, size_t page, int i,
-                       int pos, float kx, float vx) {
-    int most = oc_most(s->c), at = i % most, width[2] = {s->c->e, oc_v_dim(s->c)};
-    size_t head = page * (size_t)s->c->kv_heads + (size_t)(i / most);
-    for (int part = 0; part < 2; part++) {
-        int e = width[part], is_k = part == 0;
-        unsigned char *p = oc_host(s, is_k ? k : v);
-        gw_u16 scale = gw_f32_to_f16(is_k ? 0.01f * (1.0f + fabsf(kx)) : 0.01f);
-        p += head * GW_PAGE * (size_t)e * 34 / 32;
-        if (at < e) {
-            p[is_k ? at * GW_PAGE + pos : pos * e + at] =
-                (unsigned char)(gw_i8)(is_k ? kx * 60.0f : vx * 127.0f);
-            memcpy(p + GW_PAGE * e +
-                       2 * (is_k ? at / 32 * GW_PAGE + pos : pos * (e / 32) + at / 32),
-                   &scale, 2);
-        }
-    }
-}
-
-/* The number at index i = element of [pages, g, e, P] (K) or [pages, g, P, e] (V). */
-static inline double oc_cached(const op_case *c, const void *cache, int is_k, size_t i) {
-    if (c->kv == GW_FMT_F16) {
-        return gw_f16_to_f32(((const gw_u16 *)cache)[i]);
-    }
-    if (c->kv == GW_FMT_F32) {
-        return ((const float *)cache)[i];
-    }
-    size_t e = (size_t)(is_k ? c->e : oc_v_dim(c)), page = GW_PAGE * e, at = i % page, scale;
-    if (gw_cache_bits(c->kv) > 0) {
-        const unsigned char *own = (const unsigned char *)cache +
-                                   i / page * (page / 32) * (4 * (size_t)gw_cache_bits(c->kv) + 2);
-        return oc_packed(c, own, is_k, (int)(is_k ? at % GW_PAGE : at / e),
-                         (int)(is_k ? at / GW_PAGE : at % e));
-    }
-    const unsigned char *p = (const unsigned char *)cache + i / page * page * 34 / 32;
-    scale = is_k ? at / GW_PAGE / 32 * GW_PAGE + at % GW_PAGE : at / e * (e / 32) + at % e / 32;
-    gw_u16 d;
-    memcpy(&d, p + page + 2 * scale, sizeof d);
-    return (double)gw_f16_to_f32(d) * (double)(gw_i8)p[at];
-}
-
 /* Caches with two pages more than needed, and a page table that is not the identity. Positions up
  * to the last one of each slot are filled, all others are NaN. */
 static void oc_caches(op_setup *s, int filled) {
@@ -333,7 +291,8 @@ static void oc_caches(op_setup *s, int filled) {
     int64_t k_dim[4] = {total, c->kv_heads, c->e, GW_PAGE},
             v_dim[4] = {total, c->kv_heads, GW_PAGE, c->within ? c->e : oc_v_dim(c)};
     int64_t p_dim[2] = {c->slots, pages};
-    gw_tensor *k = oc_tensor(s, "K", c->kv, 4, k_dim), *v = oc_tensor(s, "V", c->kv, 4, v_dim);
+    gw_tensor *k = oc_tensor(s, "K", c->kv, 4, k_dim);
+    gw_tensor *v = oc_tensor(s, "V", oc_kv(c, 0), 4, v_dim);
     gw_tensor *table = oc_tensor(s, "pages", GW_FMT_I32, 2, p_dim);
     int32_t *at = oc_host(s, table);
     for (int i = 0; i < total; i++) {
@@ -344,31 +303,16 @@ static void oc_caches(op_setup *s, int filled) {
     for (int p = 0; p < total * GW_PAGE && filled; p++) {
         int slot = p / (pages * GW_PAGE), pos = p % (pages * GW_PAGE);
         size_t page = (size_t)at[slot * pages + pos / GW_PAGE];
-        int most = oc_most(c), ev = oc_v_dim(c);
+        int most = oc_most(c);
         for (int i = 0; i < c->kv_heads * most && pos <= last; i++) {
-            size_t head = (page * (size_t)c->kv_heads + (size_t)(i / most)) * GW_PAGE;
-            size_t ki = head * (size_t)c->e + (size_t)(i % most * GW_PAGE + pos % GW_PAGE);
-            size_t vi = head * (size_t)ev + (size_t)(pos % GW_PAGE * ev + i % most);
-            int in_k = i % most < c->e, in_v = i % most < ev;
+            size_t head = page * (size_t)c->kv_heads + (size_t)(i / most);
             float by = oc_loudness(c, i % most, pos);
             float kx = by * random_float(1.0f) * 2.0f, vx = by * random_float(1.0f);
-            if (c->kv == GW_FMT_Q8_0) { /* any codes, any scales */
-                oc_fill_q8(s, k, v, page, i, pos % GW_PAGE, kx, vx);
-                continue;
+            if (i % most < c->e) {
+                oc_fill(c, oc_host(s, k), 1, head, pos % GW_PAGE, i % most, kx);
             }
-            if (gw_cache_bits(c->kv) > 0) {
-                oc_fill_packed(c, oc_host(s, k), oc_host(s, v), page, i, pos % GW_PAGE, kx, vx);
-                continue;
-            }
-            if (in_k && c->kv == GW_FMT_F16) {
-                ((gw_u16 *)oc_host(s, k))[ki] = gw_f32_to_f16(kx);
-            } else if (in_k) {
-                ((float *)oc_host(s, k))[ki] = kx;
-            }
-            if (in_v && c->kv == GW_FMT_F16) {
-                ((gw_u16 *)oc_host(s, v))[vi] = gw_f32_to_f16(vx);
-            } else if (in_v) {
-                ((float *)oc_host(s, v))[vi] = vx;
+            if (i % most < oc_v_dim(c)) {
+                oc_fill(c, oc_host(s, v), 0, head, pos % GW_PAGE, i % most, vx);
             }
         }
     }

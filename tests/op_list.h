@@ -18,7 +18,8 @@ typedef struct op_case {
     int bias, residual; /* LINEAR; residual 2: in place */
     int pick;           /* PICK: first row */
     int heads, kv_heads, e, rope_dim, interleaved, head_norm;
-    gw_fmt kv;
+    gw_fmt kv, kv_v; /* of keys and values; two: values have kv_v */
+    int two;
     int window, pos, slots; /* pos: of the first row; row i is at pos + i, in slot i % slots */
     int wild; /* QUANTIZE, NORM, ROPE_KV into q8_0: zeros, infinities, NaN, tiny numbers;
                * SCAN of SSM: a logit of the first row is NaN;
@@ -296,6 +297,43 @@ static const op_case op_cases[] = {
     {.op = GW_OP_ATTENTION, .why = "digits, q5_0, sinks, 96 wide", .n = 33, .heads = 6,
      .kv_heads = 2, .e = 96, .kv = GW_FMT_Q5_0, .pos = 40, .slots = 1, OC_PRE, .sinks = 1,
      .digits = 1},
+
+#define OC_KV(k, v) .kv = GW_FMT_##k, .two = 1, .kv_v = GW_FMT_##v
+    {.op = GW_OP_ROPE_KV, .why = "k q8_0, v q4_0, head norms", .n = 3, .heads = 4, .kv_heads = 2,
+     .e = 64, .rope_dim = 64, .head_norm = 1, OC_KV(Q8_0, Q4_0), .pos = 62, .slots = 1},
+    {.op = GW_OP_ROPE_KV, .why = "k q5_0, v f16, slots, v of another width", .n = 40, .heads = 2,
+     .kv_heads = 1, .e = 96, .v_dim = 20, .rope_dim = 64, .interleaved = 1, OC_KV(Q5_0, F16),
+     .pos = 5, .slots = 2},
+    {.op = GW_OP_ROPE_KV, .why = "k f16, v q5_0, nothing rotated", .n = 40, .heads = 2,
+     .kv_heads = 2, .e = 32, OC_KV(F16, Q5_0), .pos = 60, .slots = 1},
+    {.op = GW_OP_ROPE_KV, .why = "k q4_0, v q8_0, infinity, NaN, huge, tiny, zeros", .n = 9,
+     .heads = 2, .kv_heads = 2, .e = 64, .rope_dim = 32, OC_KV(Q4_0, Q8_0), .pos = 60, .slots = 1,
+     .wild = 1},
+    {.op = GW_OP_ATTENTION, .why = "k f16, v q8_0, to act8", .n = 5, .heads = 6, .kv_heads = 2,
+     .e = 128, OC_KV(F16, Q8_0), .pos = 125, .slots = 1, .out = GW_FMT_ACT8},
+    {.op = GW_OP_ATTENTION, .why = "k q8_0, v f16, two groups of pages, slots", .n = 3, .heads = 8,
+     .kv_heads = 2, .e = 64, OC_KV(Q8_0, F16), .pos = 1100, .slots = 3},
+    {.op = GW_OP_ATTENTION, .why = "k q8_0, v q4_0, window", .n = 9, .heads = 3, .kv_heads = 3,
+     .e = 96, OC_KV(Q8_0, Q4_0), .window = 100, .pos = 150, .slots = 1},
+    {.op = GW_OP_ATTENTION, .why = "k q5_0, v q4_0, to act8", .n = 5, .heads = 4, .kv_heads = 1,
+     .e = 256, OC_KV(Q5_0, Q4_0), .pos = 125, .slots = 1, .out = GW_FMT_ACT8},
+    {.op = GW_OP_ATTENTION, .why = "k q4_0, v f16, v of another width, a cap, slopes", .n = 3,
+     .heads = 4, .kv_heads = 2, .e = 64, .v_dim = 20, OC_KV(Q4_0, F16), .pos = 130, .slots = 1,
+     .cap = 20.0f, .slopes = 1},
+    {.op = GW_OP_ATTENTION, .why = "k f16, v q5_0, prefill, slots", .n = 70, .heads = 4,
+     .kv_heads = 2, .e = 64, OC_KV(F16, Q5_0), .pos = 30, .slots = 2, OC_PRE},
+    {.op = GW_OP_ATTENTION, .why = "k f32, v q8_0, sinks, both ways", .n = 20, .heads = 2,
+     .kv_heads = 2, .e = 32, OC_KV(F32, Q8_0), .pos = 50, .slots = 1, .sinks = 1, .both = 1},
+    {.op = GW_OP_ATTENTION, .why = "digits, k f16, v q8_0, to act8", .n = 70, .heads = 4,
+     .kv_heads = 2, .e = 64, OC_KV(F16, Q8_0), .pos = 120, .slots = 1, .out = GW_FMT_ACT8, OC_PRE,
+     .digits = 1},
+    {.op = GW_OP_ATTENTION, .why = "digits, k q8_0, v f16, 160 wide", .n = 20, .heads = 2,
+     .kv_heads = 2, .e = 160, OC_KV(Q8_0, F16), .pos = 205, .slots = 1, OC_PRE, .digits = 2},
+    {.op = GW_OP_ATTENTION, .why = "digits, k q8_0, v q4_0, sinks", .n = 33, .heads = 6,
+     .kv_heads = 2, .e = 96, OC_KV(Q8_0, Q4_0), .pos = 40, .slots = 1, OC_PRE, .sinks = 1,
+     .digits = 1},
+    {.op = GW_OP_ATTENTION, .why = "digits, k q5_0, v f16, slots", .n = 33, .heads = 2,
+     .kv_heads = 1, .e = 128, OC_KV(Q5_0, F16), .pos = 90, .slots = 2, OC_PRE, .digits = 1},
 
     {.op = GW_OP_EMBED, .why = "ids that were drawn", .n = 4, .k = 96, .m = {50}, .fmt = OC_Q8,
      .pick = 1},

@@ -223,11 +223,12 @@ static void bits_do_not_depend_on_threads(void **state) {
  * f16 each side rounds once more, by half an ulp: 2^-11 of it, or 2^-25 below the normal range. */
 static void check_cache(const op_setup *s, const op_result *got, const op_result *want, int is_k) {
     const op_case *c = s->c;
-    const gw_format *f = gw_format_of(c->kv);
+    gw_fmt kv = oc_kv(c, is_k);
+    const gw_format *f = gw_format_of(kv);
     size_t bytes = is_k ? got->cache_bytes : got->value_bytes;
     size_t n = bytes / f->block_bytes * f->block_elems, written = 0;
     const unsigned char *got_at = is_k ? got->k : got->v, *want_at = is_k ? want->k : want->v;
-    if (!is_k && !c->norm_v && gw_cache_bits(c->kv) == 0) {
+    if (!is_k && !c->norm_v && gw_cache_bits(kv) == 0) {
         oc_same_bytes("V cache of the scalar kernel", c, "values", got_at, want_at, bytes);
     }
     for (size_t i = 0; i < n; i++) {
@@ -240,12 +241,12 @@ static void check_cache(const op_setup *s, const op_result *got, const op_result
         double relative =
             gw_op_is_plain(&s->node) ? head_relative((size_t)c->e) + 3.0 * u : rope_relative(c);
         double error = slack * relative * most +
-                       (c->kv == GW_FMT_F16 ? 2.0 * (0x1p-11 * fabs(b) * slack + 0x1p-25) : 0.0);
+                       (kv == GW_FMT_F16 ? 2.0 * (0x1p-11 * fabs(b) * slack + 0x1p-25) : 0.0);
         /* As q8_0 each side is off by half a code of its scale, which is rounded to f16 itself. */
-        error += c->kv == GW_FMT_Q8_0 ? most / 127.0 * (1.0 + 0x1p-9) * slack : 0.0;
-        if (gw_cache_bits(c->kv) > 0) { /* rotated; of two equal peaks each side may take its own */
+        error += kv == GW_FMT_Q8_0 ? most / 127.0 * (1.0 + 0x1p-9) * slack : 0.0;
+        if (gw_cache_bits(kv) > 0) { /* rotated; of two equal peaks each side may take its own */
             double rotated = most * sqrt((double)gw_cells_width(is_k ? c->e : oc_v_dim(c)));
-            error += rotated * 2.5 / (double)(1 << (gw_cache_bits(c->kv) - 1));
+            error += rotated * 2.5 / (double)(1 << (gw_cache_bits(kv) - 1));
         }
         written++;
         if (!(fabs(a - b) <= error)) {

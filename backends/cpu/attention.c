@@ -13,7 +13,7 @@ static int is_cache(const gw_tensor *t) {
 
 /* NULL: they are part of the keys. */
 static int is_values(const gw_node *node) {
-    return node->in[2] == NULL || node->in[2]->fmt == node->in[1]->fmt;
+    return node->in[2] == NULL || is_cache(node->in[2]);
 }
 
 /* ---- ROPE_KV
@@ -78,18 +78,19 @@ static void split_q8(const gw_cpu_launch *l, gw_u16 *room, const float *x, size_
 }
 
 /* k or v of a position, which are rotated in place. */
-static void put_packed(const gw_cpu_launch *l, char *page, int is_k, size_t j, float *x, size_t e) {
+static void put_packed(gw_fmt fmt, char *page, int is_k, size_t j, float *x, size_t e) {
     gw_cpu_rotate(x, e, (size_t)gw_cells_width((int)e));
-    gw_cpu_pack(page, gw_cache_bits(l->u.rope.kv), e, is_k, j, x);
+    gw_cpu_pack(page, gw_cache_bits(fmt), e, is_k, j, x);
 }
 
 static void put_key(const gw_cpu_launch *l, char *page, size_t column, float *k, gw_u16 *halves) {
     size_t e = (size_t)l->u.rope.args.head_dim;
-    if (gw_cache_bits(l->u.rope.kv) > 0) {
-        put_packed(l, page, 1, column, k, e);
+    gw_fmt fmt = l->u.rope.k_fmt;
+    if (gw_cache_bits(fmt) > 0) {
+        put_packed(fmt, page, 1, column, k, e);
         return;
     }
-    if (l->u.rope.kv == GW_FMT_Q8_0) {
+    if (fmt == GW_FMT_Q8_0) {
         const gw_i8 *codes;
         const gw_u16 *scales;
         split_q8(l, halves, k, e, &codes, &scales);
@@ -102,7 +103,7 @@ static void put_key(const gw_cpu_launch *l, char *page, size_t column, float *k,
         }
         return;
     }
-    if (l->u.rope.kv == GW_FMT_F16) {
+    if (fmt == GW_FMT_F16) {
         gw_u16 *to = (gw_u16 *)(void *)page + column;
         l->ops->to_f16(halves, k, e);
         for (size_t i = 0; i < e; i++) {
@@ -118,13 +119,14 @@ static void put_key(const gw_cpu_launch *l, char *page, size_t column, float *k,
 
 static void put_value(const gw_cpu_launch *l, char *page, size_t row, const float *v, size_t e,
                       float *room) {
-    if (gw_cache_bits(l->u.rope.kv) > 0) {
+    gw_fmt fmt = l->u.rope.v_fmt;
+    if (gw_cache_bits(fmt) > 0) {
         memmove(room, v, e * sizeof *v);
-        put_packed(l, page, 0, row, room, e);
-    } else if (l->u.rope.kv == GW_FMT_Q8_0) {
+        put_packed(fmt, page, 0, row, room, e);
+    } else if (fmt == GW_FMT_Q8_0) {
         gw_u16 *scales = (gw_u16 *)(void *)(page + GW_PAGE * e) + row * (e / 32);
         l->ops->to_q8((gw_i8 *)page + row * e, scales, v, e);
-    } else if (l->u.rope.kv == GW_FMT_F16) {
+    } else if (fmt == GW_FMT_F16) {
         l->ops->to_f16((gw_u16 *)(void *)page + row * e, v, e);
     } else {
         memcpy((float *)(void *)page + row * e, v, e * sizeof(float));
@@ -161,7 +163,7 @@ static void rope_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t row, 
     size_t page = (size_t)l->u.rope.pages[slot * l->u.rope.page_stride + pos / GW_PAGE];
     size_t at = page * kv_heads + g;
     const float *value = x + (heads + kv_heads) * e + g * ev;
-    put_key(l, l->u.rope.k + at * gw_cpu_page_bytes(l->u.rope.kv, e), pos % GW_PAGE, key,
+    put_key(l, l->u.rope.k + at * gw_cpu_page_bytes(l->u.rope.k_fmt, e), pos % GW_PAGE, key,
             (gw_u16 *)(void *)(key + e));
     if (l->u.rope.v == NULL) {
         return;
@@ -170,8 +172,8 @@ static void rope_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t row, 
         l->ops->head_norm(room, value, l->u.rope.ones, ev, a->eps);
         value = room;
     }
-    put_value(l, l->u.rope.v + at * gw_cpu_page_bytes(l->u.rope.kv, ev), pos % GW_PAGE, value, ev,
-              room);
+    put_value(l, l->u.rope.v + at * gw_cpu_page_bytes(l->u.rope.v_fmt, ev), pos % GW_PAGE, value,
+              ev, room);
 }
 
 static void run_rope(const gw_cpu_launch *l, gw_cpu_worker *worker) {
@@ -209,7 +211,8 @@ gw_status gw_cpu_record_rope_kv(struct gw_segment *segment, const gw_kernel *ker
     if (a->kv_heads > 0) {
         l->u.rope.k = gw_cpu_data(node->in[1]);
         l->u.rope.v = node->in[2] != NULL ? gw_cpu_data(node->in[2]) : NULL;
-        l->u.rope.kv = node->in[1]->fmt;
+        l->u.rope.k_fmt = node->in[1]->fmt;
+        l->u.rope.v_fmt = node->in[2] != NULL ? node->in[2]->fmt : node->in[1]->fmt;
         l->u.rope.pages = (const int32_t *)(const void *)gw_cpu_data(node->in[3]);
         l->u.rope.page_stride = (size_t)node->in[3]->dim[1];
     }
@@ -405,8 +408,10 @@ gw_status gw_cpu_record_attention(struct gw_segment *segment, const gw_kernel *k
     job->k = gw_cpu_data(node->in[1]);
     job->v = node->in[2] != NULL ? gw_cpu_data(node->in[2]) : NULL;
     job->v_first = a->v_first;
-    job->kv = node->in[1]->fmt;
-    job->bits = gw_cache_bits(job->kv);
+    job->k_fmt = node->in[1]->fmt;
+    job->v_fmt = node->in[2] != NULL ? node->in[2]->fmt : job->k_fmt;
+    job->k_bits = gw_cache_bits(job->k_fmt);
+    job->v_bits = gw_cache_bits(job->v_fmt);
     job->pages = (const int32_t *)(const void *)gw_cpu_data(node->in[3]);
     job->page_stride = pages;
     job->kv_heads = a->kv_heads;

@@ -208,7 +208,7 @@ struct gw_cpu_launch {
             const float *q_weight, *k_weight, *table;
             const float *factor, *ones; /* of q by position; what has no weight is normed by */
             char *k, *v;
-            gw_fmt kv;
+            gw_fmt k_fmt, v_fmt;
             const int32_t *pages;
             size_t page_stride;
         } rope;

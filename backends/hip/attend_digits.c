@@ -38,7 +38,7 @@ static int accepts_attention(const gw_kernel *kernel, const gw_node *node,
                              const struct gw_device *device) {
     (void)kernel;
     return node->args.attn.digits && node->in[0]->fmt == GW_FMT_F32 &&
-           gw_cache_bits(node->in[1]->fmt) == 0 &&
+           gw_cache_bits(node->in[1]->fmt) == 0 && gw_cache_bits(node->in[2]->fmt) == 0 &&
            (node->out->fmt == GW_FMT_F32 || node->out->fmt == GW_FMT_ACT8) &&
            shared_of(device, node->args.attn.head_dim) <= (unsigned)device->shared_bytes;
 }
@@ -112,10 +112,30 @@ static gw_status record_own_apart(struct gw_segment *segment, const gw_node *nod
                                         .v_bytes = p->v_bytes,
                                         .scale = p->scale};
     unsigned across = (unsigned)p->kv_heads * gw_hip_groups((size_t)group, (size_t)side);
-    char name[48];
-    snprintf(name, sizeof name, "gw_attend_more_%s", gw_format_of(node->in[1]->fmt)->name);
+    char name[GW_HIP_NAME];
+    gw_hip_more_cells(node, name, &own);
     return gw_hip_record(segment, node, name, across, (unsigned)segment->rows, 1,
                          GW_ATTEND_MORE_THREADS, 1, 1, 0, &own, sizeof own);
+}
+
+/* Digits of the pages; of keys and values in two formats by two launches. */
+static gw_status record_make(struct gw_segment *segment, const gw_node *node,
+                             struct gw_digits_params *p) {
+    const size_t slices = (size_t)(p->wide / GW_DIGITS_EV(p->wide));
+    const size_t units = gw_hip_width(node->in[3]) * (size_t)p->kv_heads * (1 + slices);
+    const int two = node->in[1]->fmt != node->in[2]->fmt;
+    for (int i = 1; i <= 1 + two; i++) {
+        char name[48];
+        p->only = two ? i : 0;
+        snprintf(name, sizeof name, "gw_attend_digits_make_%s_%d",
+                 gw_format_of(node->in[i]->fmt)->name, (int)p->wide);
+        GW_TRY(gw_hip_record(
+            segment, node, name, (unsigned)units, 1, 1, GW_DIGITS_MAKE_THREADS, 1, 1,
+            (unsigned)GW_DIGITS_MAKE_SHARED(p->wide, gw_hip_has_copies(segment->device)), p,
+            sizeof *p));
+        segment->launches[segment->n - 1].fill = 1;
+    }
+    return GW_OK;
 }
 
 /* Groups of pages and their join, of rows in turns: how many it takes depends on the groups that
@@ -146,16 +166,17 @@ static gw_status record_turns(struct gw_segment *segment, const gw_node *node,
 static gw_status record_attention(struct gw_segment *segment, const gw_kernel *kernel,
                                   const gw_node *node) {
     const gw_attn_args *a = &node->args.attn;
-    int wide = width_of(a->head_dim), slices = wide / GW_DIGITS_EV(wide);
+    int wide = width_of(a->head_dim);
     size_t rows = (size_t)segment->rows, heads = (size_t)a->heads, kv_heads = (size_t)a->kv_heads;
     size_t e = (size_t)a->head_dim, table = gw_hip_width(node->in[3]);
     size_t tiles = gw_hip_groups(rows * (heads / kv_heads), GW_DIGITS_QUERIES);
-    size_t groups = gw_hip_groups(table, GW_DIGITS_GROUP), of_page, entry;
+    size_t groups = gw_hip_groups(table, GW_DIGITS_GROUP), k_bytes, v_bytes, entry;
     size_t pages = (size_t)node->in[1]->dim[0] * kv_heads, room = tiles * kv_heads * groups;
     layout lies = layout_of(segment->device, wide);
     gw_hip_ptr at, none = 0;
     (void)kernel;
-    GW_TRY(gw_row_bytes(node->in[1]->fmt, (uint64_t)GW_PAGE * (uint64_t)e, &of_page));
+    GW_TRY(gw_row_bytes(node->in[1]->fmt, (uint64_t)GW_PAGE * (uint64_t)e, &k_bytes));
+    GW_TRY(gw_row_bytes(node->in[2]->fmt, (uint64_t)GW_PAGE * (uint64_t)e, &v_bytes));
     entry = (size_t)GW_DIGITS_QUERIES * (e + 2) * sizeof(float);
     if (room * entry > SUMS_BYTES) {
         size_t least = kv_heads * groups, fits = SUMS_BYTES / entry;
@@ -175,8 +196,8 @@ static gw_status record_attention(struct gw_segment *segment, const gw_kernel *k
                                  .wide = wide,
                                  .table_stride = (int32_t)table,
                                  .form = gw_hip_form(segment, node->out),
-                                 .k_bytes = (int32_t)of_page,
-                                 .v_bytes = (int32_t)of_page,
+                                 .k_bytes = (int32_t)k_bytes,
+                                 .v_bytes = (int32_t)v_bytes,
                                  .group = segment->device->group,
                                  .scale = a->scale};
     for (int pass = 0; pass < 2; pass++) { /* first to count, then in memory */
@@ -194,15 +215,9 @@ static gw_status record_attention(struct gw_segment *segment, const gw_kernel *k
         p.sum = take(&at, room * GW_DIGITS_QUERIES * sizeof(float));
         p.sums = take(&at, room * GW_DIGITS_QUERIES * e * sizeof(float));
     }
-    char name[48];
-    snprintf(name, sizeof name, "gw_attend_digits_make_%s_%d", gw_format_of(node->in[1]->fmt)->name,
-             wide);
-    GW_TRY(gw_hip_record(segment, node, name, (unsigned)(table * kv_heads) * (1 + (unsigned)slices),
-                         1, 1, GW_DIGITS_MAKE_THREADS, 1, 1,
-                         (unsigned)GW_DIGITS_MAKE_SHARED(wide, gw_hip_has_copies(segment->device)),
-                         &p, sizeof p));
-    segment->launches[segment->n - 1].fill = 1;
-    int fits = shared_of_own(segment->device, wide) <= (unsigned)segment->device->shared_bytes;
+    GW_TRY(record_make(segment, node, &p));
+    int fits = node->in[1]->fmt == node->in[2]->fmt &&
+               shared_of_own(segment->device, wide) <= (unsigned)segment->device->shared_bytes;
     GW_TRY((fits ? record_own : record_own_apart)(segment, node, &p));
     return record_turns(segment, node, &p, tiles, groups);
 }

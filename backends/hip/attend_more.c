@@ -8,13 +8,29 @@ enum { SCRATCH_BYTES = 128 << 20 };
 
 static int value_width(const gw_attn_args *a) { return a->v_dim > 0 ? a->v_dim : a->head_dim; }
 
+static int is_cache(const gw_tensor *t) {
+    return t->fmt == GW_FMT_F16 || t->fmt == GW_FMT_F32 || t->fmt == GW_FMT_Q8_0;
+}
+
+static int cells_of(const gw_tensor *t) {
+    return t->fmt == GW_FMT_F16 ? GW_MORE_F16 : t->fmt == GW_FMT_F32 ? GW_MORE_F32 : GW_MORE_Q8_0;
+}
+
+void gw_hip_more_cells(const gw_node *node, char name[GW_HIP_NAME],
+                       struct gw_attend_more_params *p) {
+    const gw_tensor *k = node->in[1], *v = node->in[2] != NULL ? node->in[2] : k;
+    p->k_cells = cells_of(k);
+    p->v_cells = cells_of(v);
+    snprintf(name, GW_HIP_NAME, "gw_attend_more_%s",
+             k->fmt == v->fmt ? gw_format_of(k->fmt)->name : "mixed");
+}
+
 static int accepts_attention(const gw_kernel *kernel, const gw_node *node,
                              const struct gw_device *device) {
-    gw_fmt cache = node->in[1]->fmt;
     (void)kernel;
     (void)device;
-    return node->in[0]->fmt == GW_FMT_F32 && (node->in[2] == NULL || node->in[2]->fmt == cache) &&
-           (cache == GW_FMT_F16 || cache == GW_FMT_F32 || cache == GW_FMT_Q8_0) &&
+    return node->in[0]->fmt == GW_FMT_F32 && is_cache(node->in[1]) &&
+           (node->in[2] == NULL || is_cache(node->in[2])) &&
            (node->out->fmt == GW_FMT_F32 ||
             (node->out->fmt == GW_FMT_ACT8 && gw_hip_width(node->out) % GW_ACT_BLOCK == 0));
 }
@@ -35,8 +51,8 @@ static gw_status record_turns(struct gw_segment *segment, const gw_node *node,
     unsigned most = gw_hip_groups(pages, GW_ATTEND_MORE_TEAMS / side);
     unsigned share = 8 * (unsigned)d->units / units; /* blocks of a row and head */
     share = share < 1 ? 1 : share > most ? most : share;
-    char name[48];
-    snprintf(name, sizeof name, "gw_attend_more_%s", gw_format_of(node->in[1]->fmt)->name);
+    char name[GW_HIP_NAME];
+    gw_hip_more_cells(node, name, p);
     p->side = (int32_t)side;
     p->top = scratch;
     p->sum = p->top + padded(at_once * (size_t)p->heads * pages * sizeof(float));
@@ -61,7 +77,8 @@ static gw_status record_attention(struct gw_segment *segment, const gw_kernel *k
     gw_hip_ptr scratch;
     (void)kernel;
     GW_TRY(gw_row_bytes(node->in[1]->fmt, (uint64_t)GW_PAGE * (uint64_t)a->head_dim, &k_bytes));
-    GW_TRY(gw_row_bytes(node->in[1]->fmt, (uint64_t)GW_PAGE * (uint64_t)ev, &v_bytes));
+    const gw_tensor *values = node->in[2] != NULL ? node->in[2] : node->in[1];
+    GW_TRY(gw_row_bytes(values->fmt, (uint64_t)GW_PAGE * (uint64_t)ev, &v_bytes));
     size_t of_row = heads * pages * (ev + 2) * sizeof(float), at_once = SCRATCH_BYTES / of_row;
     at_once = at_once < 1 ? 1 : at_once > rows ? rows : at_once;
     size_t whole = straddles ? padded(rows * heads * ev * sizeof(float)) : 0;

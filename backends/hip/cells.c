@@ -1,7 +1,7 @@
 /* backends/hip/cells.c - ATTENTION over caches in 4 and 5 bits (core/tensor/cells.h): nodes to
- * launches. Generated tokens are summed in the codes as they lie in the cache. For others queries
- * and pages are made ready for a kernel that reads q8_0, whose result is rotated back: one layer's
- * pages at a time.
+ * launches. Generated tokens are summed in the codes as they lie in the cache, where keys and
+ * values have one format. Else pages are made ready for a kernel that reads q8_0, one layer's at a
+ * time: queries are rotated where keys have 4 or 5 bits, results where values have.
  */
 #include <stdio.h>
 
@@ -12,33 +12,40 @@
 
 static int value_width(const gw_attn_args *a) { return a->v_dim > 0 ? a->v_dim : a->head_dim; }
 
-/* The node as it would be over caches of q8_0; what it names is in here. */
+/* The node as it would be with q8_0 in place of 4 and 5 bits; what it names is in here, or where it
+ * was. span: of the rotation of queries, and of results; 0: they are not rotated. */
 typedef struct unpacked {
     gw_node node;
     gw_tensor q, k, v, out;
     struct gw_buffer q_at, k_at, v_at, out_at;
+    int span, back;
 } unpacked;
 
+static const gw_tensor *moved(gw_tensor *t, const gw_tensor *from, struct gw_buffer *to,
+                              gw_fmt fmt) {
+    *t = *from;
+    t->fmt = fmt;
+    t->offset = 0;
+    t->buf = to;
+    return t;
+}
+
 static void as_q8_0(const gw_node *node, unpacked *u) {
+    const gw_attn_args *a = &node->args.attn;
+    const gw_tensor *v = node->in[2];
     u->node = *node;
-    u->q = *node->in[0];
-    u->k = *node->in[1];
-    u->out = *node->out;
-    u->k.fmt = GW_FMT_Q8_0;
-    u->out.fmt = GW_FMT_F32;
-    u->k.offset = u->q.offset = u->out.offset = 0;
-    u->q.buf = &u->q_at;
-    u->k.buf = &u->k_at;
-    u->out.buf = &u->out_at;
-    u->node.in[0] = &u->q;
-    u->node.in[1] = &u->k;
-    u->node.out = &u->out;
-    if (node->in[2] != NULL) {
-        u->v = *node->in[2];
-        u->v.fmt = GW_FMT_Q8_0;
-        u->v.offset = 0;
-        u->v.buf = &u->v_at;
-        u->node.in[2] = &u->v;
+    u->span = gw_cache_bits(node->in[1]->fmt) > 0 ? gw_cells_width(a->head_dim) : 0;
+    u->back = v == NULL                   ? u->span
+              : gw_cache_bits(v->fmt) > 0 ? gw_cells_width(value_width(a))
+                                          : 0;
+    if (u->span > 0) {
+        u->node.in[0] = moved(&u->q, node->in[0], &u->q_at, GW_FMT_F32);
+        u->node.in[1] = moved(&u->k, node->in[1], &u->k_at, GW_FMT_Q8_0);
+    }
+    if (u->back > 0) {
+        u->node.in[2] = v != NULL ? moved(&u->v, v, &u->v_at, GW_FMT_Q8_0) : NULL;
+        (void)moved(&u->out, node->out, &u->out_at, GW_FMT_F32);
+        u->node.out = &u->out;
     }
 }
 
@@ -78,8 +85,8 @@ static int accepts_cells(const gw_kernel *kernel, const gw_node *node,
                          const struct gw_device *device) {
     unpacked u;
     (void)kernel;
-    if (gw_cache_bits(node->in[1]->fmt) == 0 || node->in[0]->fmt != GW_FMT_F32 ||
-        (node->in[2] != NULL && node->in[2]->fmt != node->in[1]->fmt)) {
+    as_q8_0(node, &u);
+    if ((u.span == 0 && u.back == 0) || node->in[0]->fmt != GW_FMT_F32) {
         return 0;
     }
     if (gw_attn_in_codes(node)) {
@@ -87,7 +94,6 @@ static int accepts_cells(const gw_kernel *kernel, const gw_node *node,
         int teams;
         return codes_shared(device, node, &p, &teams) > 0;
     }
-    as_q8_0(node, &u);
     return gw_kernel_first(device->kernels, device->n_kernels, &u.node, device) != NULL;
 }
 
@@ -179,10 +185,10 @@ static gw_status record_codes(struct gw_segment *segment, const gw_node *node) {
 static gw_status record_unpack(struct gw_segment *segment, const gw_node *node,
                                const unpacked *u) {
     const gw_attn_args *a = &node->args.attn;
-    const int parts = node->in[2] != NULL ? 2 : 1;
+    const int k = u->span > 0, v = u->back > 0 && node->in[2] != NULL;
     struct gw_cells_unpack_params p = {.step = gw_hip_step(segment),
-                                       .k = gw_hip_at(node->in[1]),
-                                       .v = parts == 2 ? gw_hip_at(node->in[2]) : 0,
+                                       .k = k ? gw_hip_at(node->in[1]) : 0,
+                                       .v = v ? gw_hip_at(node->in[2]) : 0,
                                        .k_out = u->k_at.at,
                                        .v_out = u->v_at.at,
                                        .pages = gw_hip_at(node->in[3]),
@@ -190,10 +196,11 @@ static gw_status record_unpack(struct gw_segment *segment, const gw_node *node,
                                        .kv_heads = a->kv_heads,
                                        .e = a->head_dim,
                                        .ev = value_width(a),
-                                       .bits = gw_cache_bits(node->in[1]->fmt),
+                                       .k_bits = k ? gw_cache_bits(node->in[1]->fmt) : 0,
+                                       .v_bits = v ? gw_cache_bits(node->in[2]->fmt) : 0,
                                        .window = a->window};
     GW_TRY(gw_hip_record(segment, node, "gw_cells_unpack",
-                         (unsigned)p.table_stride * (unsigned)(p.kv_heads * parts), 1, 1,
+                         (unsigned)p.table_stride * (unsigned)(p.kv_heads * (k + v)), 1, 1,
                          GW_CELLS_THREADS, 1, 1, 0, &p, sizeof p));
     segment->launches[segment->n - 1].fill = 1;
     return GW_OK;
@@ -215,21 +222,27 @@ static gw_status record_cells(struct gw_segment *segment, const gw_kernel *kerne
     const gw_kernel *reads = gw_kernel_first(d->kernels, d->n_kernels, &u.node, d);
     GW_TRY(gw_row_bytes(GW_FMT_Q8_0, (uint64_t)GW_PAGE * e, &k_bytes));
     GW_TRY(gw_row_bytes(GW_FMT_Q8_0, (uint64_t)GW_PAGE * ev, &v_bytes));
-    size_t of_q = padded(rows * q * sizeof(float)), of_out = padded(rows * values * sizeof(float));
-    size_t of_k = padded(pages * k_bytes);
-    GW_TRY(gw_hip_unpacked(segment, of_q + of_out + of_k + pages * v_bytes, &u.q_at.at));
+    size_t of_q = u.span > 0 ? padded(rows * q * sizeof(float)) : 0;
+    size_t of_k = u.span > 0 ? padded(pages * k_bytes) : 0;
+    size_t of_out = u.back > 0 ? padded(rows * values * sizeof(float)) : 0;
+    size_t of_v = u.back > 0 && node->in[2] != NULL ? pages * v_bytes : 0;
+    GW_TRY(gw_hip_unpacked(segment, of_q + of_out + of_k + of_v, &u.q_at.at));
     u.out_at.at = u.q_at.at + of_q;
     u.k_at.at = u.out_at.at + of_out;
     u.v_at.at = u.k_at.at + of_k;
-    int span = gw_cells_width(a->head_dim);
-    GW_TRY(record_rotation(segment, node, gw_hip_at(node->in[0]), u.q_at.at, q, span,
-                           GW_FORM_FLOATS));
+    GW_TRY(u.span > 0 ? record_rotation(segment, node, gw_hip_at(node->in[0]), u.q_at.at, q, u.span,
+                                        GW_FORM_FLOATS)
+                      : GW_OK);
     GW_TRY(record_unpack(segment, node, &u));
     u.node.kernel = reads;
+    size_t front = segment->n;
     GW_TRY(reads->record(segment, reads, &u.node));
-    span = node->in[2] != NULL ? gw_cells_width((int)ev) : span;
-    return record_rotation(segment, node, u.out_at.at, gw_hip_at(node->out), values, span,
-                           gw_hip_form(segment, node->out));
+    for (size_t i = front; i < segment->n && !a->digits; i++) {
+        segment->launches[i].in_order = 1;
+    }
+    return u.back > 0 ? record_rotation(segment, node, u.out_at.at, gw_hip_at(node->out), values,
+                                        u.back, gw_hip_form(segment, node->out))
+                      : GW_OK;
 }
 
 /* clang-format off */

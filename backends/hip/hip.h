@@ -218,6 +218,9 @@ typedef struct gw_hip_launch {
     /* 1: attention's blocks are to run beside this launch's on an NVIDIA multiprocessor: it gets
      * the largest carve-out (shared memory instead of first-level cache). */
     int carve_out;
+    /* 1: begins when the launch in front of it has ended: of attention that reads pages early,
+     * behind a launch that makes them. */
+    int in_order;
 } gw_hip_launch;
 
 /* Variants of attention by the number of pages that a step reads (docs/gpu.md); the last one whose
@@ -418,6 +421,12 @@ int gw_hip_is_wide(const struct gw_device *device);
 int gw_hip_matrix16(const struct gw_device *device);
 /* gw_backend.arithmetic (gemm.c): 16-bit matrix units. */
 void gw_hip_arithmetic(const struct gw_device *device, const gw_node *node, char *out);
+/* The kernel for every form of ATTENTION over the node's caches, and what its parameters say of
+ * them (attend_more.c). */
+struct gw_attend_more_params;
+enum { GW_HIP_NAME = 48 };
+void gw_hip_more_cells(const gw_node *node, char name[GW_HIP_NAME],
+                       struct gw_attend_more_params *p);
 extern const gw_kernel gw_hip_rows_kernels[], gw_hip_linear_kernels[], gw_hip_gemm_kernels[],
     gw_hip_attention_kernels[], gw_hip_more_kernels[], gw_hip_attend_latent_kernels[],
     gw_hip_attend_digits_kernels[], gw_hip_attend_more_kernels[], gw_hip_experts_kernels[],

@@ -131,7 +131,18 @@ static int accepts_rope_kv(const gw_kernel *kernel, const gw_node *node,
     return node->in[0]->fmt == GW_FMT_F32 && node->out->fmt == GW_FMT_F32 &&
            (node->args.rope.kv_heads == 0 ||
             (is_cache(node->in[1]->fmt) &&
-             (node->in[2] == NULL || node->in[2]->fmt == node->in[1]->fmt)));
+             (node->in[2] == NULL || is_cache(node->in[2]->fmt))));
+}
+
+/* Heads [first, end) of q, k and v, into caches of one format. */
+static gw_status record_heads(struct gw_segment *segment, const gw_node *node, gw_fmt cache,
+                              struct gw_more_rope_params *p, int first, int end) {
+    char name[48];
+    p->first = first;
+    p->end = end;
+    snprintf(name, sizeof name, "gw_more_rope_%s", gw_format_of(cache)->name);
+    return gw_hip_record(segment, node, name, gw_hip_groups((size_t)(end - first), GW_MORE_TEAMS),
+                         (unsigned)segment->rows, 1, GW_MORE_THREADS, 1, 1, 0, p, sizeof *p);
 }
 
 static gw_status record_rope_kv(struct gw_segment *segment, const gw_kernel *kernel,
@@ -139,12 +150,13 @@ static gw_status record_rope_kv(struct gw_segment *segment, const gw_kernel *ker
     const gw_rope_args *a = &node->args.rope;
     gw_fmt cache = a->kv_heads > 0 ? node->in[1]->fmt : GW_FMT_F32;
     int within = a->kv_heads > 0 && node->in[2] == NULL; /* values are part of the keys */
+    gw_fmt v_cache = a->kv_heads > 0 && !within ? node->in[2]->fmt : cache;
     int ev = within ? 0 : a->v_dim > 0 ? a->v_dim : a->head_dim;
     size_t k_bytes, v_bytes;
     char name[48];
     (void)kernel;
     GW_TRY(gw_row_bytes(cache, (uint64_t)GW_PAGE * (uint64_t)a->head_dim, &k_bytes));
-    GW_TRY(gw_row_bytes(cache, (uint64_t)GW_PAGE * (uint64_t)ev, &v_bytes));
+    GW_TRY(gw_row_bytes(v_cache, (uint64_t)GW_PAGE * (uint64_t)ev, &v_bytes));
     struct gw_more_rope_params p = {.step = gw_hip_step(segment),
                                     .in = gw_hip_at(node->in[0]),
                                     .q_norm = at_or_none(node->w[0]),
@@ -173,7 +185,7 @@ static gw_status record_rope_kv(struct gw_segment *segment, const gw_kernel *ker
         p.page_stride = (int32_t)gw_hip_width(node->in[3]);
     }
     size_t lay = (size_t)a->head_dim * GW_MORE_LAY_STEP * gw_format_of(cache)->block_bytes;
-    p.without_k = a->kv_heads > 0 && (cache == GW_FMT_F16 || cache == GW_FMT_F32) &&
+    p.without_k = a->kv_heads > 0 && v_cache == cache && (cache == GW_FMT_F16 || cache == GW_FMT_F32) &&
                   segment->rows >= GW_MORE_LAY_ROWS && a->rope_dim == 0 && !a->norm_plain &&
                   node->w[1] == NULL && lay <= KEPT_MOST;
     if (p.without_k) {
@@ -186,11 +198,12 @@ static gw_status record_rope_kv(struct gw_segment *segment, const gw_kernel *ker
             return GW_OK;
         }
     }
-    snprintf(name, sizeof name, "gw_more_rope_%s", gw_format_of(cache)->name);
-    return gw_hip_record(
-        segment, node, name,
-        gw_hip_groups((size_t)(a->heads + (within ? 1 : 2) * a->kv_heads), GW_MORE_TEAMS),
-        (unsigned)segment->rows, 1, GW_MORE_THREADS, 1, 1, 0, &p, sizeof p);
+    int of_k = a->heads + a->kv_heads, all = of_k + (within ? 0 : a->kv_heads);
+    if (v_cache == cache) {
+        return record_heads(segment, node, cache, &p, 0, all);
+    }
+    GW_TRY(record_heads(segment, node, cache, &p, 0, of_k));
+    return record_heads(segment, node, v_cache, &p, of_k, all);
 }
 
 /* ---- ACT, MIX -------------------------------------------------------------------------------- */

@@ -197,7 +197,7 @@ gw_hip_error gw_hip_start(struct gw_device *device, const gw_hip_launch *l, int 
     }
     gw_hip_launch_attribute attributes[3];
     gw_hip_launch_config config = config_of(device, l, attributes);
-    if (after && device->programmatic && d->LaunchEx != NULL) {
+    if (after && !l->in_order && device->programmatic && d->LaunchEx != NULL) {
         attributes[config.n_attributes++] =
             (gw_hip_launch_attribute){.id = GW_HIP_LAUNCH_PROGRAMMATIC, .value.flag = 1};
         if (way > GW_HIP_ATTEND_PAGES && l->carve_out && device->has_carve_out) {

@@ -35,7 +35,8 @@ int gw_cl_accepts_attention_digits(const gw_kernel *kernel, const gw_node *node,
     const size_t e = (size_t)node->args.attn.head_dim;
     (void)kernel;
     return node->args.attn.digits && node->in[0]->fmt == GW_FMT_F32 &&
-           gw_cache_bits(node->in[1]->fmt) == 0 && node->in[3]->fmt == GW_FMT_I32 &&
+           gw_cache_bits(node->in[1]->fmt) == 0 && gw_cache_bits(node->in[2]->fmt) == 0 &&
+           node->in[3]->fmt == GW_FMT_I32 &&
            (node->w[0] == NULL || node->w[0]->fmt == GW_FMT_F32) &&
            (node->out->fmt == GW_FMT_F32 || node->out->fmt == GW_FMT_ACT8) &&
            (device->item || takes_matrix(device, e) || team_bytes(e) <= device->local_bytes);
@@ -54,12 +55,14 @@ static size_t take(size_t *end, size_t bytes) {
     return at;
 }
 
-static gw_status record_cut(struct gw_segment *segment, const gw_node *node, const places *at) {
+/* Digits of keys (part 0), of values (1): of one format of both, `parts` 2, by one launch. */
+static gw_status record_cut(struct gw_segment *segment, const gw_node *node, const places *at,
+                            int part, int parts) {
     const gw_attn_args *a = &node->args.attn;
     const size_t pages = gw_cl_width(node->in[3]);
     char options[128];
     snprintf(options, sizeof options, "%s -DCUT -DGROUP=%d -DE=%d",
-             gw_cl_cache_options(node->in[1]), (int)GW_CL_GROUP, (int)a->head_dim);
+             gw_cl_cache_options(node->in[1 + part]), (int)GW_CL_GROUP, (int)a->head_dim);
     gw_cl_call call = gw_cl_launch_new(segment, "attention_digits", options, "cut_digits");
     gw_cl_arg_step(&call);
     for (int i = 1; i < 4; i++) {
@@ -69,9 +72,10 @@ static gw_status record_cut(struct gw_segment *segment, const gw_node *node, con
     gw_cl_arg_mem(&call, at->scratch, at->values);
     gw_cl_arg_int(&call, a->kv_heads);
     gw_cl_arg_int(&call, (int64_t)pages);
+    gw_cl_arg_int(&call, part);
     gw_cl_arg_split(&call, node->in[1]);
     GW_TRY(gw_cl_launch_end(&call, segment->device->item ? 1 : GW_CL_GROUP, pages,
-                            (size_t)a->kv_heads, 2));
+                            (size_t)a->kv_heads, (size_t)parts));
     call.launch->page_groups = pages;
     return GW_OK;
 }
@@ -146,8 +150,11 @@ gw_status gw_cl_record_attention_digits(struct gw_segment *segment, const gw_ker
     at.own = take(&end, rows * row_sums);
     at.part = take(&end, at_once * row_sums * at.groups);
     GW_TRY(gw_cl_scratch(segment->device, end, &at.scratch));
-    GW_TRY(record_cut(segment, node, &at));
-    GW_TRY(gw_cl_record_own_pages(segment, node, at.scratch, at.own));
+    int two = node->in[1]->fmt != node->in[2]->fmt;
+    GW_TRY(record_cut(segment, node, &at, 0, two ? 1 : 2));
+    GW_TRY(two ? record_cut(segment, node, &at, 1, 1) : GW_OK);
+    GW_TRY((two ? gw_cl_record_own_mixed : gw_cl_record_own_pages)(segment, node, at.scratch,
+                                                                    at.own));
     for (; at.row0 < rows; at.row0 += at_once) {
         at.rows = rows - at.row0 < at_once ? rows - at.row0 : at_once;
         GW_TRY(record_groups(segment, node, &at));

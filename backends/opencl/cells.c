@@ -1,7 +1,7 @@
 /* backends/opencl/cells.c - ATTENTION over caches in 4 and 5 bits (core/tensor/cells.h): nodes to
- * launches. Generated tokens are summed in the codes as they lie in the cache. For others queries
- * and pages are made ready for a kernel that reads q8_0, whose result is rotated back: one layer's
- * pages at a time.
+ * launches. Generated tokens are summed in the codes as they lie in the cache, where keys and
+ * values have one format. Else pages are made ready for a kernel that reads q8_0, one layer's at a
+ * time: queries are rotated where keys have 4 or 5 bits, results where values have.
  */
 #include <stdio.h>
 
@@ -13,31 +13,40 @@ static size_t value_width(const gw_attn_args *a) {
     return (size_t)(a->v_dim > 0 ? a->v_dim : a->head_dim);
 }
 
-/* The node as it would be over caches of q8_0; what it names is in here. */
+/* The node as it would be with q8_0 in place of 4 and 5 bits; what it names is in here, or where it
+ * was. span: of the rotation of queries, and of results; 0: they are not rotated. */
 typedef struct unpacked {
     gw_node node;
     gw_tensor q, k, v, out;
     struct gw_buffer buffer; /* of all four */
     gw_cl_chunk chunk;
+    int span, back;
 } unpacked;
 
+static const gw_tensor *moved(unpacked *u, gw_tensor *t, const gw_tensor *from, gw_fmt fmt) {
+    *t = *from;
+    t->fmt = fmt;
+    t->buf = &u->buffer;
+    return t;
+}
+
 static void as_q8_0(const gw_node *node, unpacked *u) {
+    const gw_attn_args *a = &node->args.attn;
+    const gw_tensor *v = node->in[2];
     u->node = *node;
     u->buffer = (struct gw_buffer){.n_chunks = 1, .chunks = &u->chunk};
-    u->q = *node->in[0];
-    u->k = *node->in[1];
-    u->out = *node->out;
-    u->k.fmt = GW_FMT_Q8_0;
-    u->out.fmt = GW_FMT_F32;
-    u->q.buf = u->k.buf = u->out.buf = &u->buffer;
-    u->node.in[0] = &u->q;
-    u->node.in[1] = &u->k;
-    u->node.out = &u->out;
-    if (node->in[2] != NULL) {
-        u->v = *node->in[2];
-        u->v.fmt = GW_FMT_Q8_0;
-        u->v.buf = &u->buffer;
-        u->node.in[2] = &u->v;
+    u->span = gw_cache_bits(node->in[1]->fmt) > 0 ? gw_cells_width(a->head_dim) : 0;
+    u->back = v == NULL                   ? u->span
+              : gw_cache_bits(v->fmt) > 0 ? gw_cells_width((int)value_width(a))
+                                          : 0;
+    if (u->span > 0) {
+        u->node.in[0] = moved(u, &u->q, node->in[0], GW_FMT_F32);
+        u->node.in[1] = moved(u, &u->k, node->in[1], GW_FMT_Q8_0);
+    }
+    if (u->back > 0) {
+        u->node.in[2] = v != NULL ? moved(u, &u->v, v, GW_FMT_Q8_0) : NULL;
+        (void)moved(u, &u->out, node->out, GW_FMT_F32);
+        u->node.out = &u->out;
     }
 }
 
@@ -49,14 +58,13 @@ int gw_cl_accepts_cells(const gw_kernel *kernel, const gw_node *node,
                         const struct gw_device *device) {
     unpacked u;
     (void)kernel;
-    if (gw_cache_bits(node->in[1]->fmt) == 0 || node->in[0]->fmt != GW_FMT_F32 ||
-        (node->in[2] != NULL && node->in[2]->fmt != node->in[1]->fmt)) {
+    as_q8_0(node, &u);
+    if ((u.span == 0 && u.back == 0) || node->in[0]->fmt != GW_FMT_F32) {
         return 0;
     }
     if (gw_attn_in_codes(node)) {
         return node->out->fmt == GW_FMT_F32 || node->out->fmt == GW_FMT_ACT8;
     }
-    as_q8_0(node, &u);
     return reader_of(device, &u.node) != NULL;
 }
 
@@ -78,7 +86,8 @@ static gw_status record_unpack(struct gw_segment *segment, const gw_node *node, 
     const size_t pages = gw_cl_width(node->in[3]);
     const gw_tensor *to = is_v ? &u->v : &u->k;
     gw_cl_call call =
-        gw_cl_launch_new(segment, "cells", gw_cl_cache_options(node->in[1]), "unpack_cells");
+        gw_cl_launch_new(segment, "cells", gw_cl_cache_options(node->in[is_v ? 2 : 1]),
+                         "unpack_cells");
     gw_cl_arg_step(&call);
     gw_cl_arg_tensor(&call, node->in[is_v ? 2 : 1]);
     gw_cl_arg_mem(&call, u->chunk.mem, to->offset);
@@ -168,8 +177,7 @@ gw_status gw_cl_record_cells(struct gw_segment *segment, const gw_kernel *kernel
     const size_t e = (size_t)a->head_dim, ev = value_width(a), rows = (size_t)segment->rows;
     const size_t pages = (size_t)node->in[1]->dim[0] * (size_t)a->kv_heads;
     const size_t q = (size_t)a->heads * e, values = (size_t)a->heads * ev;
-    const int within = node->in[2] == NULL;
-    const int span = gw_cells_width(a->head_dim), back = within ? span : gw_cells_width((int)ev);
+    int values_move;
     size_t end = 0, k_bytes, v_bytes;
     unpacked u;
     (void)kernel;
@@ -181,17 +189,19 @@ gw_status gw_cl_record_cells(struct gw_segment *segment, const gw_kernel *kernel
     u.node.kernel = reads;
     GW_TRY(gw_row_bytes(GW_FMT_Q8_0, (uint64_t)GW_PAGE * e, &k_bytes));
     GW_TRY(gw_row_bytes(GW_FMT_Q8_0, (uint64_t)GW_PAGE * ev, &v_bytes));
-    u.q.offset = take(&end, rows * q * sizeof(float));
-    u.out.offset = take(&end, rows * values * sizeof(float));
-    u.k.offset = take(&end, pages * k_bytes);
-    u.v.offset = take(&end, within ? 0 : pages * v_bytes);
+    values_move = u.back > 0 && node->in[2] != NULL;
+    u.q.offset = take(&end, u.span > 0 ? rows * q * sizeof(float) : 0);
+    u.out.offset = take(&end, u.back > 0 ? rows * values * sizeof(float) : 0);
+    u.k.offset = take(&end, u.span > 0 ? pages * k_bytes : 0);
+    u.v.offset = take(&end, values_move ? pages * v_bytes : 0);
     GW_TRY(gw_cl_pool_get(d, &d->unpacked, end, &u.chunk.mem));
-    GW_TRY(record_rotation(segment, gw_cl_mem(node->in[0]), node->in[0]->offset, u.chunk.mem,
-                           u.q.offset, q, span));
-    GW_TRY(record_unpack(segment, node, &u, 0));
-    if (!within) {
-        GW_TRY(record_unpack(segment, node, &u, 1));
+    if (u.span > 0) {
+        GW_TRY(record_rotation(segment, gw_cl_mem(node->in[0]), node->in[0]->offset, u.chunk.mem,
+                               u.q.offset, q, u.span));
+        GW_TRY(record_unpack(segment, node, &u, 0));
     }
+    GW_TRY(values_move ? record_unpack(segment, node, &u, 1) : GW_OK);
     GW_TRY(reads->record(segment, reads, &u.node));
-    return record_back(segment, node, u.chunk.mem, u.out.offset, values, back);
+    return u.back > 0 ? record_back(segment, node, u.chunk.mem, u.out.offset, values, u.back)
+                      : GW_OK;
 }

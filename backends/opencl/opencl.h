@@ -448,6 +448,9 @@ void gw_cl_arg_split(gw_cl_call *call, const gw_tensor *cache);
 /* The float sums of each row's own page: e values, the maximum, the sum, of [rows, heads]. */
 gw_status gw_cl_record_own_pages(struct gw_segment *segment, const gw_node *node, cl_mem part,
                                  cl_ulong offset);
+/* The same of keys and values in two formats. */
+gw_status gw_cl_record_own_mixed(struct gw_segment *segment, const gw_node *node, cl_mem part,
+                                 cl_ulong offset);
 /* May ROPE_KV be recorded with the ATTENTION that follows? */
 int gw_cl_takes_rope(const struct gw_segment *segment, const gw_node *rope, const gw_node *node);
 

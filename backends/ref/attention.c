@@ -306,7 +306,8 @@ static void run_attention(const gw_node *node, const gw_step *step, int rows, do
     const gw_attn_args *a = &node->args.attn;
     int ev = a->v_dim > 0 ? a->v_dim : a->head_dim;
     double *q = scratch, *out = q + ref_cols(node->in[0]), *score = out + ref_cols(node->out);
-    int rotated = gw_cache_bits(node->in[1]->fmt) > 0, within = node->in[2] == NULL;
+    int within = node->in[2] == NULL, rotated = gw_cache_bits(node->in[1]->fmt) > 0;
+    int back = gw_cache_bits(node->in[within ? 1 : 2]->fmt) > 0;
     for (int i = 0; i < rows; i++) {
         ref_read(q, node->in[0], i);
         if (rotated) {
@@ -315,7 +316,7 @@ static void run_attention(const gw_node *node, const gw_step *step, int rows, do
         for (int h = 0; h < a->heads; h++) {
             attend(node, step, i, h, q + h * a->head_dim, out + h * ev, score);
         }
-        if (rotated) {
+        if (back) {
             rotate(out, a->heads * ev, gw_cells_width(within ? a->head_dim : ev));
         }
         ref_write(node->out, i, out);

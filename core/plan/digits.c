@@ -16,7 +16,7 @@ int gw_attn_in_digits(const gw_node *node) {
            (a->v_dim == 0 || a->v_dim == e) && e % GW_DIGITS_LEAST == 0 && e >= GW_DIGITS_LEAST &&
            e <= GW_DIGITS_MOST && a->window == 0 && a->chunk == 0 && a->softcap == 0.0f &&
            node->w[1] == NULL && node->w[2] == NULL && is_narrow_cache(node->in[1]) &&
-           is_narrow_cache(node->in[2]) && node->in[1]->fmt == node->in[2]->fmt;
+           is_narrow_cache(node->in[2]);
 }
 
 int gw_attn_in_codes(const gw_node *node) {
@@ -24,5 +24,6 @@ int gw_attn_in_codes(const gw_node *node) {
     return node->op == GW_OP_ATTENTION && a->order == GW_ORDER_DECODE && !a->both &&
            (a->v_dim == 0 || a->v_dim == a->head_dim) && a->head_dim <= GW_CODES_MOST &&
            a->chunk == 0 && a->softcap == 0.0f && node->w[1] == NULL && node->w[2] == NULL &&
-           node->in[2] != NULL && gw_cache_bits(node->in[1]->fmt) > 0;
+           node->in[2] != NULL && node->in[2]->fmt == node->in[1]->fmt &&
+           gw_cache_bits(node->in[1]->fmt) > 0;
 }

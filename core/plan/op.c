@@ -149,14 +149,14 @@ static gw_status check_glu(const gw_node *node) {
 /* Caches in1 (K), in2 (V) and page table in3 of an attention op with g heads of width e, ev. */
 static gw_status check_cache(const gw_node *node, int g, int e, int ev) {
     const gw_tensor *k = node->in[1], *v = node->in[2], *table = node->in[3];
-    int k_fits = k != NULL && k->n_dim == 4 && gw_cache_takes(k->fmt, e, v == NULL ? 0 : ev) &&
-                 k->dim[0] > 0 && k->dim[1] == g && k->dim[2] == e && k->dim[3] == GW_PAGE;
+    int k_fits = k != NULL && k->n_dim == 4 && gw_cache_takes(k->fmt, e) && k->dim[0] > 0 &&
+                 k->dim[1] == g && k->dim[2] == e && k->dim[3] == GW_PAGE;
     if (!k_fits) {
         return refuse(node, "the K cache", k, "f16, f32, q8_0, q5_0 or q4_0 [pages, g, e, 64]");
     }
-    if (v != NULL && (v->n_dim != 4 || v->fmt != k->fmt || v->dim[0] != k->dim[0] ||
+    if (v != NULL && (v->n_dim != 4 || !gw_cache_takes(v->fmt, ev) || v->dim[0] != k->dim[0] ||
                       v->dim[1] != g || v->dim[2] != GW_PAGE || v->dim[3] != ev)) {
-        return refuse(node, "the V cache", v, "[pages, g, 64, e] in the format of K");
+        return refuse(node, "the V cache", v, "f16, f32, q8_0, q5_0 or q4_0 [pages, g, 64, e]");
     }
     if (table == NULL || table->n_dim != 2 || table->fmt != GW_FMT_I32) {
         return refuse(node, "the page table", table, "i32 [slots, pages]");
@@ -725,19 +725,23 @@ static void cost_product(const gw_node *node, int rows, int positions, double *b
     }
 }
 
-/* Of one value in a cache. */
+/* Of one value in a cache; NULL: there is none. */
 static double cell_bytes(const gw_tensor *cache) {
-    const gw_format *f = gw_format_of(cache->fmt);
-    return (double)f->block_bytes / (double)f->block_elems;
+    const gw_format *f = cache != NULL ? gw_format_of(cache->fmt) : NULL;
+    return f != NULL ? (double)f->block_bytes / (double)f->block_elems : 0.0;
+}
+
+/* Of a key and a value of a KV head, e and ev wide. */
+static double cells_bytes(const gw_node *node, int e, int ev) {
+    return e * cell_bytes(node->in[1]) + ev * cell_bytes(node->in[2]);
 }
 
 static void cost_rope_kv(const gw_node *node, int rows, int positions, double *bytes, double *ops) {
     (void)positions;
     const gw_rope_args *a = &node->args.rope;
-    int ev = node->in[2] == NULL ? 0 : a->v_dim > 0 ? a->v_dim : a->head_dim;
-    double kv = (double)a->kv_heads * (a->head_dim + ev);
-    double cell = a->kv_heads > 0 ? cell_bytes(node->in[1]) : 0.0;
-    *bytes = rows * (row_bytes(node->in[0]) + row_bytes(node->out) + kv * cell + 4.0 * a->rope_dim);
+    double kv = cells_bytes(node, a->head_dim, a->v_dim > 0 ? a->v_dim : a->head_dim);
+    *bytes = rows * (row_bytes(node->in[0]) + row_bytes(node->out) + a->kv_heads * kv +
+                     4.0 * a->rope_dim);
     *ops = 6.0 * rows * (double)(a->heads + a->kv_heads) * a->head_dim;
 }
 
@@ -754,11 +758,10 @@ static void cost_attention(const gw_node *node, int rows, int positions, double 
     }
     double span = a->window > 0 && positions > a->window + rows ? a->window + rows : positions;
     span = a->chunk > 0 && span > a->chunk ? (positions - 1) % a->chunk + 1 : span;
-    double cell = cell_bytes(node->in[1]);
-    double both = a->head_dim + (a->v_dim > 0 ? a->v_dim : a->head_dim);
-    *bytes = span * a->kv_heads * (node->in[2] != NULL ? both : a->head_dim) * cell +
+    int ev = a->v_dim > 0 ? a->v_dim : a->head_dim;
+    *bytes = span * a->kv_heads * cells_bytes(node, a->head_dim, ev) +
              rows * (row_bytes(node->in[0]) + row_bytes(node->out));
-    *ops = 2.0 * seen * a->heads * both;
+    *ops = 2.0 * seen * a->heads * (double)(a->head_dim + ev);
 }
 
 /* Rows choose at random: of E experts, E (1 - (1 - u/E)^rows) different ones are read. */

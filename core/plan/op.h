@@ -403,8 +403,8 @@ const gw_op_info *gw_op_describe(gw_op op);
 /* Formats of caches (caches.c). Bits of a code where k and v are rotated (core/tensor/cells.h): 4, 5;
  * else 0. */
 int gw_cache_bits(gw_fmt fmt);
-/* Can keys and values of these widths be in a cache of the format? ev 0: no values of their own. */
-int gw_cache_takes(gw_fmt fmt, int e, int ev);
+/* Can keys, or values, of this width be in a cache of the format? */
+int gw_cache_takes(gw_fmt fmt, int e);
 /* Can values be columns [first, first + ev) of keys e wide: in whole rotations? */
 int gw_cache_parts(gw_fmt fmt, int e, int first, int ev);
 

@@ -500,9 +500,10 @@ static gw_status cache_bytes(const gw_making *m, uint64_t *out) {
     if (size.n_ctx <= 0) {
         return GW_OK;
     }
-    GW_TRY(gw_kv_bytes(hp, GW_FMT_F16, size, out));
+    const gw_kv_pair f16 = {GW_FMT_F16, GW_FMT_F16};
+    GW_TRY(gw_kv_bytes(hp, f16, size, out));
     for (int l = 0; l < hp->n_layers; l++) {
-        *out += gw_kv_layer_bytes(&hp->layer[l], GW_FMT_F16, size);
+        *out += gw_kv_layer_bytes(&hp->layer[l], f16, size);
     }
     return GW_OK;
 }

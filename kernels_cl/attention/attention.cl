@@ -1,12 +1,12 @@
 /* kernels_cl/attention/attention.cl - what the kernels of ROPE_KV and ATTENTION share
  * (docs/arithmetic.md, section 5): caches, rotation, pages.
  *
- * HALF: caches hold f16; Q8: q8_0 (core/plan/op.h); PACKED 4, 5: q4_0, q5_0; else f32. A partial is
- * e values o, then the page's maximum m and its sum l.
+ * HALF: caches hold f16; Q8: q8_0 (core/plan/op.h); PACKED 4, 5: q4_0, q5_0; MIXED: keys what K_CELLS
+ * says, values V_CELLS; else f32. A partial is e values o, then the page's maximum m and its sum l.
  */
 #ifdef ATTENTION
 
-#ifdef PACKED
+#if defined(PACKED) || defined(MIXED)
 #define CELL uchar
 #elif defined(Q8)
 #define CELL char
@@ -31,7 +31,19 @@
 #else
 #define PAGE_BYTES(e) (GW_PAGE * (e) * (int)sizeof(CELL))
 #endif
-#define CACHE_AT(name, page, e) (name##_off + ((size_t)(page) * kv_heads + g) * PAGE_BYTES(e))
+#ifdef MIXED
+#define CELLS_F32 0 /* K_CELLS, V_CELLS */
+#define CELLS_F16 1
+#define CELLS_Q8_0 2
+#define BYTES_OF_CELLS(cells, e)                                                                   \
+    ((cells) == CELLS_Q8_0 ? GW_PAGE * (e) / 32 * 34 : GW_PAGE * (e) * ((cells) == CELLS_F16 ? 2 : 4))
+#define BYTES_OF_k(e) BYTES_OF_CELLS(K_CELLS, e)
+#define BYTES_OF_v(e) BYTES_OF_CELLS(V_CELLS, e)
+#define BYTES_OF(name, e) BYTES_OF_##name(e)
+#else
+#define BYTES_OF(name, e) PAGE_BYTES(e)
+#endif
+#define CACHE_AT(name, page, e) (name##_off + ((size_t)(page) * kv_heads + g) * BYTES_OF(name, e))
 #ifndef SPLIT
 #define SPLIT_ARGS
 #define CACHE(name, page, e) (name##_buf + CACHE_AT(name, page, e))
@@ -57,7 +69,21 @@ static inline __global uchar *in_piece(ulong at, ulong each, __global uchar *p0,
 #endif
 #define CELL_AT(is_v, i, at, e) ((is_v) ? (at) * (e) + (i) : (i) * GW_PAGE + (at))
 #define SCALE_AT(is_v, b, at, e) ((is_v) ? (at) * ((e) / 32) + (b) : (b) * GW_PAGE + (at))
-#ifdef Q8
+#ifdef MIXED
+/* The value at number `at` of a page whose codes, if it has any, are `codes` bytes. */
+static inline float mixed_value(__global const uchar *page, int cells, int at, int scale_at,
+                                int codes) {
+    if (cells == CELLS_Q8_0) {
+        return widen_half(((__global const ushort *)(page + codes))[scale_at]) *
+               (float)((__global const char *)page)[at];
+    }
+    return cells == CELLS_F16 ? widen_half(((__global const ushort *)page)[at])
+                              : ((__global const float *)page)[at];
+}
+#define CACHED_VALUE(cells, is_v, i, at, e)                                                        \
+    mixed_value(cells, (is_v) ? V_CELLS : K_CELLS, CELL_AT(is_v, i, at, e),                        \
+                SCALE_AT(is_v, (i) / 32, at, e), GW_PAGE * (e))
+#elif defined(Q8)
 #define CACHED_VALUE(cells, is_v, i, at, e)                                                        \
     (widen_half(((__global const ushort *)((cells) + GW_PAGE * (e)))[SCALE_AT(is_v, (i) / 32, at,  \
                                                                                e)]) *              \

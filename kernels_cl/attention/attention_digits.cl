@@ -71,10 +71,10 @@ static inline void cut_values(__global const CELL *cells, __global uchar *keys,
     }
 }
 
-/* Groups: pages in turn, KV heads, keys and values. */
+/* Groups: pages in turn, KV heads, keys and values, from part0 on: 0, 1. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 cut_digits(STEP, OUT(k), OUT(v), IN(pages), OUT(keys), OUT(values), const int kv_heads,
-           const int page_stride SPLIT_ARGS) {
+           const int page_stride, const int part0 SPLIT_ARGS) {
     const int g = GROUP_ID(1);
     for (int p = GROUP_ID(0); p < (int)step[3] / GW_PAGE; p += GROUP_COUNT(0)) {
         for (int row = 0; row < LIVE; row++) {
@@ -86,7 +86,7 @@ cut_digits(STEP, OUT(k), OUT(v), IN(pages), OUT(keys), OUT(values), const int kv
             const int page = READS(int, pages)[(size_t)slot * page_stride + p];
             const size_t at = (size_t)page * kv_heads + g;
             __global uchar *to = WRITES(uchar, keys) + at * KEY_BYTES;
-            if (GROUP_ID(2) == 0) {
+            if (part0 + GROUP_ID(2) == 0) {
                 cut_keys((__global const CELL *)CACHE(k, page, E), to);
             } else {
                 cut_values((__global const CELL *)CACHE(v, page, E), to,
@@ -203,14 +203,14 @@ static inline void cut_values(__global const CELL *cells, __global uchar *keys, 
     }
 }
 
-/* Groups: pages in turn, KV heads, keys and values. */
+/* Groups: pages in turn, KV heads, keys and values, from part0 on: 0, 1. */
 KERNEL(GROUP)
 cut_digits(STEP, OUT(k), OUT(v), IN(pages), OUT(keys), OUT(values), const int kv_heads,
-           const int page_stride SPLIT_ARGS) {
+           const int page_stride, const int part0 SPLIT_ARGS) {
     __local uint made[MADE], most[E > GROUP ? E : GROUP], scratch[GROUP];
     __local float inverse[GW_PAGE];
     __local int wanted[GROUP], n_wanted;
-    const int g = GROUP_ID(1), is_v = GROUP_ID(2), id = LOCAL_ID;
+    const int g = GROUP_ID(1), is_v = part0 + GROUP_ID(2), id = LOCAL_ID;
     for (int p = GROUP_ID(0); p < (int)step[3] / GW_PAGE; p += GROUP_COUNT(0)) {
         for (int first = 0; first < LIVE; first += GROUP) {
             const int row = min(first + id, LIVE - 1), before = max(row - 1, 0);

@@ -2,7 +2,7 @@
  * values of another width than keys, chunks, capped scores, slopes, biases, sinks, both ways. A
  * team, or an item, has
  * a page of one head; a second launch joins the pages. A partial is ev values, then the page's
- * maximum and its sum.
+ * maximum and its sum. OWN: of each row its own page alone, as a chunk.
  */
 #ifdef GW_ITEM
 #define ATTEND_ITEMS 1
@@ -24,7 +24,8 @@
 #define BOTH 4   /* of flags */
 #define WITHIN 8 /* values are columns of the keys from v_first on */
 #define FORM_PARTIAL(row_, head, page)                                                             \
-    (WRITES(float, part) + (((size_t)(row_) * heads + (head)) * page_stride + (page)) * (ev + 2))
+    (WRITES(float, part) +                                                                         \
+     (((size_t)(row_) * heads + (head)) * PARTS_OF_HEAD + PART_AT(page)) * (ev + 2))
 
 #ifdef JOIN
 

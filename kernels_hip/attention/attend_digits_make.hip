@@ -213,6 +213,9 @@ __device__ static inline void make(const gw_digits_params &p, uint8_t *shared) {
                 if (page >= pages) {
                     break;
                 }
+                if (p.only != 0 && (p.only == 1) != (u % KINDS == 0)) {
+                    continue; /* the other launch's, in another format */
+                }
                 const size_t number = (size_t)p.pages[(size_t)of * p.table_stride + page];
                 if (p.group) {
                     make_page<CELLS, E, 1>(p, shared, number * p.kv_heads + g, u % KINDS);

@@ -79,6 +79,7 @@ struct gw_digits_params {
     int32_t heads, kv_heads, e, wide; /* wide: E */
     int32_t table_stride, form;
     int32_t k_bytes, v_bytes; /* of a page of a KV head in the caches */
+    int32_t only;             /* of gw_attend_digits_make: 1 keys, 2 values; 0: both */
     int32_t group;            /* 1: for matrix instructions of four waves */
     float scale;
 };

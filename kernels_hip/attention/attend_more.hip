@@ -100,7 +100,39 @@ __device__ static inline void mix_values(const float *weight, const value_cells 
     }
 }
 
-template <class CELLS>
+/* How a page's keys and values are read: both in one format, or each in its own. */
+template <class CELLS> struct more_alike {
+    __device__ static inline void score(const struct gw_attend_more_params &, const float *q,
+                                        const uint8_t *tile, int e, float *s) {
+        score_two<CELLS>(q, tile, e, s);
+    }
+    __device__ static inline void mix(const struct gw_attend_more_params &, const float *weight,
+                                      const value_cells &cells, int base, int from, int end,
+                                      float *o) {
+        mix_values<CELLS>(weight, cells, base, from, end, o);
+    }
+};
+struct more_mixed {
+    __device__ static inline void score(const struct gw_attend_more_params &p, const float *q,
+                                        const uint8_t *tile, int e, float *s) {
+        switch (p.k_cells) {
+        case GW_MORE_F32: score_two<gw_cells_f32>(q, tile, e, s); break;
+        case GW_MORE_F16: score_two<gw_cells_f16>(q, tile, e, s); break;
+        default: score_two<gw_cells_q8_0>(q, tile, e, s); break;
+        }
+    }
+    __device__ static inline void mix(const struct gw_attend_more_params &p, const float *weight,
+                                      const value_cells &cells, int base, int from, int end,
+                                      float *o) {
+        switch (p.v_cells) {
+        case GW_MORE_F32: mix_values<gw_cells_f32>(weight, cells, base, from, end, o); break;
+        case GW_MORE_F16: mix_values<gw_cells_f16>(weight, cells, base, from, end, o); break;
+        default: mix_values<gw_cells_q8_0>(weight, cells, base, from, end, o); break;
+        }
+    }
+};
+
+template <class READS>
 __device__ static inline void attend_more(const struct gw_attend_more_params &p) {
     __shared__ float weights[GW_ATTEND_MORE_TEAMS][GW_PAGE];
     const int here = (int)blockIdx.y, row = p.row0 + here, lane = gw_lane();
@@ -126,7 +158,7 @@ __device__ static inline void attend_more(const struct gw_attend_more_params &p)
         const size_t at =
             ((size_t)here * p.heads + h) * p.page_stride + (size_t)(page - span.first);
         float s[2], top = minus_infinity();
-        score_two<CELLS>(q, (const uint8_t *)p.k + tile * p.k_bytes, p.e, s);
+        READS::score(p, q, (const uint8_t *)p.k + tile * p.k_bytes, p.e, s);
 #pragma unroll
         for (int c = 0; c < 2; c++) {
             const int j = lane + c * GW_LANES, behind = base + j - span.pos;
@@ -155,7 +187,7 @@ __device__ static inline void attend_more(const struct gw_attend_more_params &p)
         const value_cells cells = {v, v + GW_PAGE * (within ? p.e : p.ev), p.ev, p.v_first, within};
         for (int i0 = 0; i0 < p.ev; i0 += AT_ONCE * GW_LANES) {
             float o[AT_ONCE];
-            mix_values<CELLS>(weight, cells, i0, from, end, o);
+            READS::mix(p, weight, cells, i0, from, end, o);
 #pragma unroll
             for (int k = 0; k < AT_ONCE; k++) {
                 if (i0 + k * GW_LANES + lane < p.ev) {
@@ -166,13 +198,14 @@ __device__ static inline void attend_more(const struct gw_attend_more_params &p)
         gw_sync_team();
     }
 }
-#define ATTEND(format)                                                                             \
+#define ATTEND(format, ...)                                                                        \
     GW_KERNEL(gw_attend_more_##format, struct gw_attend_more_params, GW_ATTEND_MORE_THREADS) {     \
-        attend_more<gw_cells_##format>(p);                                                         \
+        attend_more<__VA_ARGS__>(p);                                                               \
     }
-ATTEND(f16)
-ATTEND(f32)
-ATTEND(q8_0)
+ATTEND(f16, more_alike<gw_cells_f16>)
+ATTEND(f32, more_alike<gw_cells_f32>)
+ATTEND(q8_0, more_alike<gw_cells_q8_0>)
+ATTEND(mixed, more_mixed)
 
 /* A thread has a value of the head, and what all of them need it makes for itself. */
 GW_KERNEL(gw_attend_more_join, struct gw_attend_more_params, GW_ATTEND_MORE_THREADS) {

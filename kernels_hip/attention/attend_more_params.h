@@ -8,10 +8,11 @@
 
 enum { GW_ATTEND_MORE_THREADS = 256, GW_ATTEND_MORE_TEAMS = GW_ATTEND_MORE_THREADS / 32 };
 
-/* gw_attend_more_CACHE: pages on their own; a team per page of a row and head, `side` heads of a KV
+/* gw_attend_more_CACHE: pages on their own, _mixed: of keys and values in two formats; a team per page of a row and head, `side` heads of a KV
  * head next to one another in a block, which read the same tiles; grid (KV heads times ceil(heads
  * of one / side), rows, anything: blocks share the pages). gw_attend_more_join: pages joined; grid
  * (heads, rows). */
+enum { GW_MORE_F32, GW_MORE_F16, GW_MORE_Q8_0 }; /* k_cells, v_cells */
 struct gw_attend_more_params {
     struct gw_step_params step;
     GW_DEV(const float) q; /* [rows, heads e]                 */
@@ -30,6 +31,7 @@ struct gw_attend_more_params {
     int32_t heads, kv_heads, e, ev, window, chunk, form;
     int32_t side;             /* a divisor of GW_ATTEND_MORE_TEAMS */
     int32_t k_bytes, v_bytes; /* of a page of a KV head */
+    int32_t k_cells, v_cells; /* of _mixed */
     int32_t v_first;
     int32_t both, reach;      /* both: rows see up to the step's last */
     float scale, softcap;

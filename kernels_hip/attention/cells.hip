@@ -117,7 +117,7 @@ GW_DEVICE int end_of_rows(const struct gw_step_params &step, int row, int live) 
 }
 
 GW_KERNEL(gw_cells_unpack, struct gw_cells_unpack_params, GW_CELLS_THREADS) {
-    const int parts = p.v ? 2 : 1, live = gw_live(p.step);
+    const int parts = p.k && p.v ? 2 : 1, live = gw_live(p.step);
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     for (int row = 0, end; row < live; row = end) {
@@ -127,7 +127,8 @@ GW_KERNEL(gw_cells_unpack, struct gw_cells_unpack_params, GW_CELLS_THREADS) {
         const int32_t *pages = p.pages + (size_t)gw_step_slot(p.step, row) * p.table_stride + first;
         const int items = (last - first + 1) * p.kv_heads * parts;
         for (int item = (int)blockIdx.x; item < items; item += (int)gridDim.x) {
-            const int is_v = item % parts, e = is_v ? p.ev : p.e, at = item / parts;
+            const int is_v = p.k ? item % parts : 1, at = item / parts;
+            const int e = is_v ? p.ev : p.e, bits = is_v ? p.v_bits : p.k_bits;
             const size_t tile = (size_t)pages[at / p.kv_heads] * p.kv_heads + at % p.kv_heads;
             if (p.tile > 0) {
                 copy_tile((uint8_t *)(is_v ? p.v_out : p.k_out) + tile * p.tile,
@@ -135,14 +136,14 @@ GW_KERNEL(gw_cells_unpack, struct gw_cells_unpack_params, GW_CELLS_THREADS) {
                 continue;
             }
             const uint8_t *from = (const uint8_t *)(is_v ? p.v : p.k) +
-                                  tile * (gw_cells_scales_at(e, p.bits) + GW_PAGE / 16 * e);
+                                  tile * (gw_cells_scales_at(e, bits) + GW_PAGE / 16 * e);
             uint8_t *to = (uint8_t *)(is_v ? p.v_out : p.k_out) + tile * (GW_PAGE / 16 * 17 * e);
             if (is_v) {
-                unpack_values(to, from, e, p.bits);
+                unpack_values(to, from, e, bits);
             } else {
-                unpack_keys(to, from, e, p.bits);
+                unpack_keys(to, from, e, bits);
             }
-            const unsigned *scales = (const unsigned *)(from + gw_cells_scales_at(e, p.bits));
+            const unsigned *scales = (const unsigned *)(from + gw_cells_scales_at(e, bits));
             for (int i = (int)threadIdx.x; i < GW_PAGE / 64 * e; i += GW_CELLS_THREADS) {
                 ((unsigned *)(to + GW_PAGE * e))[i] = scales[i];
             }

@@ -18,15 +18,15 @@ struct gw_cells_rotate_params {
 };
 
 /* gw_cells_unpack: the pages that rows of the pass see, as q8_0, or as they are, in the same places
- * of other caches. Any grid. */
+ * of other caches; k or v 0: they stay. Any grid. */
 struct gw_cells_unpack_params {
     struct gw_step_params step;
-    GW_DEV(const void) k; /* caches, core/plan/op.h; v 0: there is none */
+    GW_DEV(const void) k; /* caches, core/plan/op.h */
     GW_DEV(const void) v;
     GW_DEV(void) k_out;
     GW_DEV(void) v_out;
     GW_DEV(const int32_t) pages; /* [slots, table_stride] */
-    int32_t table_stride, kv_heads, e, ev, bits;
+    int32_t table_stride, kv_heads, e, ev, k_bits, v_bits;
     int32_t window; /* 0: none */
     int32_t tile;   /* not 0: bytes of a page of a KV head, of K or V, which are copied instead */
 };

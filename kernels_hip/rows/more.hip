@@ -347,10 +347,10 @@ template <int BITS> struct more_packed {
 template <class CELLS>
 __device__ static inline void more_rope(const struct gw_more_rope_params &p) {
     const int row = (int)blockIdx.y, lane = gw_lane();
-    const int h = (int)blockIdx.x * TEAMS + gw_team();
+    const int h = p.first + (int)blockIdx.x * TEAMS + gw_team();
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
-    if (row >= gw_live(p.step) || h >= p.heads + (p.v ? 2 : 1) * p.kv_heads) {
+    if (row >= gw_live(p.step) || h >= p.end) {
         return; /* whole teams; only teams meet below */
     }
     const int pos = gw_step_pos(p.step, row), j = pos % GW_PAGE;

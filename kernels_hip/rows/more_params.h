@@ -54,7 +54,7 @@ struct gw_more_norm_params {
 };
 
 /* gw_more_rope_CACHE: any ROPE_KV; a team per head of q, k and v, grid (heads over GW_MORE_TEAMS,
- * rows). gw_more_lay_CACHE: of many rows whose K is neither rotated nor normed; grid
+ * rows), those of [first, end): where k and v have two formats, v has a launch of its own. gw_more_lay_CACHE: of many rows whose K is neither rotated nor normed; grid
  * (kv_heads, rows over GW_MORE_LAY_ROWS), dynamic shared memory: e GW_MORE_LAY_STEP cells. */
 struct gw_more_rope_params {
     struct gw_step_params step;
@@ -72,6 +72,7 @@ struct gw_more_rope_params {
     int32_t span;         /* gw_norm_span                                             */
     int32_t after, plain; /* norms come after the rotation; also where there is no weight */
     int32_t norm_v;
+    int32_t first, end; /* heads of q, then of k, then of v                        */
     int32_t without_k; /* gw_more_rope: gw_more_lay has K                           */
     int32_t lay_all;   /* gw_more_lay: V too, and q as it is; there is no gw_more_rope */
     int32_t k_bytes, v_bytes; /* of a page of a KV head */

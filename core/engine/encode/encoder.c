@@ -231,7 +231,13 @@ static gw_status read_options(gw_encoder *e, const gw_encoder_options *o) {
         return gw_fail(GW_E_ARGUMENT, "pooling", "%d is no way to pool", (int)o->pooling);
     }
     e->kv_auto = o->kv_type == NULL || strcmp(o->kv_type, "auto") == 0;
-    GW_TRY(gw_kv_format(e->kv_auto ? "f32" : o->kv_type, &e->kv_fmt));
+    gw_kv_pair fmt;
+    GW_TRY(gw_kv_format(e->kv_auto ? "f32" : o->kv_type, &fmt));
+    if (fmt.k != fmt.v) {
+        return gw_fail(GW_E_UNSUPPORTED, "kv-type",
+                       "an encoder has one format for keys and values, not %s", o->kv_type);
+    }
+    e->kv_fmt = fmt.k;
     if (gw_cache_bits(e->kv_fmt) > 0) {
         return gw_fail(GW_E_UNSUPPORTED, "kv-type",
                        "%s is for texts that are gone on with; an encoder has f16, f32 and q8_0",
@@ -267,7 +273,8 @@ static gw_status make(gw_encoder *e, const gw_encoder_options *o) {
     if (e->where == NULL || e->pages == NULL || e->room[0] == NULL || e->room[1] == NULL) {
         return gw_fail(GW_E_NOMEM, "encoder", "no memory for %d layers", hp->n_layers);
     }
-    GW_TRY(gw_place_session(&m->place, m->weights, hp, e->kv_fmt, e->where));
+    const gw_kv_pair both = {e->kv_fmt, e->kv_fmt};
+    GW_TRY(gw_place_session(&m->place, m->weights, hp, both, e->where));
     e->rows = e->rows > 0 ? e->rows : uses_card(e) ? GW_ROWS_MAX : ROWS_DEFAULT;
     return gw_tables_new(m->place.devices, m->place.n_devices, e->bp, hp, e->info.n_ctx, 0,
                          &e->tables);

@@ -15,7 +15,7 @@ static const double enough = 96e6; /* bytes of cache: what a link brings in mill
 static const double least = 1e-14; /* seconds of a byte, where the difference is lost in noise */
 
 /* The context that is timed: of the model's, what is enough. */
-static int32_t context_of(const gw_hparams *hp, int layers, gw_fmt fmt, int32_t n_ctx) {
+static int32_t context_of(const gw_hparams *hp, int layers, gw_kv_pair fmt, int32_t n_ctx) {
     uint64_t page = 0;
     for (int l = 0; l < layers; l++) {
         page += gw_kv_layer_bytes(&hp->layer[l], fmt, (gw_kv_size){1, GW_PAGE, 0, 0});
@@ -125,7 +125,7 @@ static gw_status measure(const gw_subject *of, const gw_place_sizes *sizes, gw_c
 
 static uint64_t key_of(const gw_place *place, const gw_place_sizes *s, int d) {
     const gw_device_info *info[] = {&place->info[0], &place->info[d]};
-    const int64_t numbers[] = {VERSION, place->info[0].threads, s->n_ctx, (int64_t)s->kv_fmt};
+    const int64_t numbers[] = {VERSION, place->info[0].threads, s->n_ctx, gw_kv_number(s->kv_fmt)};
     uint64_t h = gw_cache_hash(0, numbers, sizeof numbers);
     for (int32_t l = 0; l < s->hp->n_layers; l++) {
         const gw_layer *y = &s->hp->layer[l];

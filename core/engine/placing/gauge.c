@@ -306,8 +306,9 @@ static uint64_t key_of(const gw_place *place, const gw_place_sizes *s, int d, in
     const gw_device_info *waits = &place->info[other];
     const gw_hparams *hp = s->hp;
     int n_blocks = gw_weights_blueprint(s->weights)->n_blocks;
-    const int64_t numbers[] = {VERSION,     home->threads, hp->n_layers,       hp->d_model,
-                               hp->n_vocab, s->chunk,      (int64_t)s->kv_fmt, own->threads};
+    const int64_t kv = gw_kv_number(s->kv_fmt);
+    const int64_t numbers[] = {VERSION,     home->threads, hp->n_layers, hp->d_model,
+                               hp->n_vocab, s->chunk,      kv,           own->threads};
     uint64_t h = gw_cache_hash(0, numbers, sizeof numbers);
     for (int32_t l = 0; l < hp->n_layers; l++) {
         const gw_layer *y = &hp->layer[l];

@@ -9,6 +9,7 @@
 #ifndef GW_ENGINE_PLACE_H
 #define GW_ENGINE_PLACE_H
 
+#include "core/engine/run/kv.h"
 #include "core/model/weights.h"
 
 /* Are prompts of layers and experts in main memory computed on a card? */
@@ -115,7 +116,7 @@ static inline uint64_t gw_place_part_bytes(uint64_t bytes, double part) {
 typedef struct gw_place_sizes {
     gw_weights *weights;
     const gw_hparams *hp;
-    gw_fmt kv_fmt;
+    gw_kv_pair kv_fmt;
     int32_t n_ctx, chunk;
     uint64_t *bytes[GW_MAX_DEVICES];   /* [(n_layers + 1) * n_blocks] of the matrices */
     int sees;                          /* a vision tower, which counts its own memory */
@@ -219,7 +220,7 @@ const char *gw_place_fault(const gw_place *place);
 /* For a session: a copy of place->where in which attention runs at home where its device has no
  * kernel for this kind of cache. where [(n_layers + 1) * n_blocks]. */
 gw_status gw_place_session(const gw_place *place, const gw_weights *weights, const gw_hparams *hp,
-                           gw_fmt kv_fmt, gw_where *where);
+                           gw_kv_pair kv_fmt, gw_where *where);
 
 /* "opencl:0 (NVIDIA H200): 20 layers and the head; cpu (...), 8 threads: 12 layers" */
 void gw_place_text(const gw_place *place, char *out, size_t room);

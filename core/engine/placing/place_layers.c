@@ -7,7 +7,6 @@
 #include "core/base/text.h"
 #include "core/engine/placing/cache_time.h"
 #include "core/engine/placing/gauge.h"
-#include "core/engine/run/kv.h"
 #include "core/engine/run/state.h"
 #include "core/tensor/digits.h"
 #include "core/tensor/sample.h"
@@ -37,8 +36,8 @@ typedef struct outline {
     gw_tensor kept[GW_SPEC_VALUES];
 } outline;
 
-static gw_status draw_outline(const gw_hparams *hp, const gw_blueprint *bp, gw_fmt kv_fmt, int rows,
-                              outline *o) {
+static gw_status draw_outline(const gw_hparams *hp, const gw_blueprint *bp, gw_kv_pair kv_fmt,
+                              int rows, outline *o) {
     gw_tensor stream = {
         .fmt = GW_FMT_F32, .n_dim = 2, .dim = {rows, (int64_t)hp->n_streams * hp->d_model}};
     gw_tensor table = {.fmt = GW_FMT_I32, .n_dim = 2, .dim = {1, 1}};
@@ -73,9 +72,9 @@ static gw_status draw_outline(const gw_hparams *hp, const gw_blueprint *bp, gw_f
     for (int32_t l = 0; l < hp->n_layers; l++) {
         const gw_layer *y = &hp->layer[l];
         o->k[l] =
-            (gw_tensor){.fmt = kv_fmt, .n_dim = 4, .dim = {1, y->n_kv_heads, y->d_head, GW_PAGE}};
+            (gw_tensor){.fmt = kv_fmt.k, .n_dim = 4, .dim = {1, y->n_kv_heads, y->d_head, GW_PAGE}};
         o->v[l] = (gw_tensor){
-            .fmt = kv_fmt, .n_dim = 4, .dim = {1, y->n_kv_heads, GW_PAGE, gw_layer_v_width(y)}};
+            .fmt = kv_fmt.v, .n_dim = 4, .dim = {1, y->n_kv_heads, GW_PAGE, gw_layer_v_width(y)}};
         o->paged[l] = (gw_tensor){.fmt = GW_FMT_F32, .n_dim = 2, .dim = {1, gw_layer_paged(y)}};
     }
     return GW_OK;
@@ -111,7 +110,7 @@ static void draw_ends(gw_graph *graph, gw_graph_inputs *in, const gw_blueprint *
 }
 
 static gw_status probe_order(const gw_plan_device *device, const gw_weights *weights,
-                             const gw_hparams *hp, gw_fmt kv_fmt, gw_order order,
+                             const gw_hparams *hp, gw_kv_pair kv_fmt, gw_order order,
                              gw_where *accepts) {
     enum { ROWS = GW_DECODE_MAX };
     outline o = {.k = NULL};
@@ -155,7 +154,7 @@ static int is_cache_block(gw_block_kind kind) {
 /* Fill accepts with what the device runs in both orders; what appends to a cache and what reads it
  * stay together. The weights have the device's layouts. */
 static gw_status probe(const gw_plan_device *device, const gw_weights *weights,
-                       const gw_hparams *hp, gw_fmt kv_fmt, gw_where *accepts) {
+                       const gw_hparams *hp, gw_kv_pair kv_fmt, gw_where *accepts) {
     const gw_blueprint *bp = gw_weights_blueprint(weights);
     memset(accepts, 1, (size_t)(hp->n_layers + 1) * (size_t)bp->n_blocks);
     GW_TRY(probe_order(device, weights, hp, kv_fmt, GW_ORDER_DECODE, accepts));
@@ -185,7 +184,7 @@ static void join_caches(const gw_blueprint *bp, const gw_hparams *hp, gw_where *
 }
 
 gw_status gw_place_session(const gw_place *place, const gw_weights *weights, const gw_hparams *hp,
-                           gw_fmt kv_fmt, gw_where *where) {
+                           gw_kv_pair kv_fmt, gw_where *where) {
     const gw_blueprint *bp = gw_weights_blueprint(weights);
     size_t n = (size_t)(place->n_layers + 1) * (size_t)place->n_blocks;
     gw_where *accepts = malloc(n);
@@ -204,10 +203,11 @@ gw_status gw_place_session(const gw_place *place, const gw_weights *weights, con
     join_caches(bp, hp, where);
     free(accepts);
     if (status == GW_OK && place->grouped && memcmp(where, place->where, n) != 0) {
+        char name[GW_KV_NAME];
         return gw_fail(GW_E_UNSUPPORTED, "kv-type",
                        "a device that shares layers has no attention over a cache of %s; use "
                        "--split-mode layer",
-                       gw_format_of(kv_fmt)->name);
+                       gw_kv_name(kv_fmt, name));
     }
     return status;
 }
@@ -478,16 +478,20 @@ static uint64_t fetch_room(const gw_place *place, const gw_place_sizes *sizes,
     return sum + caches;
 }
 
-/* Room for what prompts read of a cache in 4 or 5 bits: one layer's pages in q8_0, its queries and
+/* Room for what is read of a cache in 4 or 5 bits: one layer's pages in q8_0, its queries and
  * results (backends: cells.c). */
 static uint64_t unpacked_room(const gw_place_sizes *s) {
     const gw_kv_size size = {1, s->n_ctx, 0, s->chunk};
+    const int k = gw_cache_bits(s->kv_fmt.k) > 0, v = gw_cache_bits(s->kv_fmt.v) > 0;
     uint64_t most = 0;
-    for (int l = 0; gw_cache_bits(s->kv_fmt) > 0 && l < s->hp->n_layers; l++) {
-        const gw_layer *y = &s->hp->layer[l];
+    for (int l = 0; (k || v) && l < s->hp->n_layers; l++) {
+        gw_layer layer = s->hp->layer[l], *y = &layer;
         uint64_t rows = (uint64_t)s->chunk * (uint64_t)y->n_heads *
                         (uint64_t)(y->d_head + y->v_head) * sizeof(float);
-        uint64_t room = gw_kv_layer_bytes(y, GW_FMT_Q8_0, size) + rows;
+        y->d_head = k ? y->d_head : 0;
+        y->v_head = v ? y->v_head : 0;
+        const gw_kv_pair q8_0 = {GW_FMT_Q8_0, GW_FMT_Q8_0};
+        uint64_t room = gw_kv_layer_bytes(y, q8_0, size) + rows;
         most = y->has_cache && room > most ? room : most;
     }
     return most;

@@ -48,9 +48,10 @@ gw_status gw_rig_open(const gw_subject *of, const gw_place_sizes *sizes, gw_weig
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %d layers", layers);
     }
     GW_TRY(gw_arena_set_new(mine->devices, mine->n_devices, &r->model.arenas));
+    char name[GW_KV_NAME];
     gw_session_options o = {.n_ctx = r->rows > 2 * GW_RIG_LAST ? r->rows : 2 * GW_RIG_LAST,
                             .chunk = r->rows,
-                            .kv_type = gw_format_of(sizes->kv_fmt)->name};
+                            .kv_type = gw_kv_name(sizes->kv_fmt, name)};
     o.n_ctx = cache != NULL ? cache->n_ctx : o.n_ctx;
     return gw_session_new(&r->model, &o, &r->session);
 }

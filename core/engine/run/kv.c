@@ -1,12 +1,15 @@
 /* core/engine/run/kv.c - places the cache of every layer on its device. */
 #include "core/engine/run/kv.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/size.h"
 
 static int is_in_blocks(gw_fmt fmt) { return fmt == GW_FMT_Q8_0 || gw_cache_bits(fmt) > 0; }
+
+static gw_fmt fmt_of(gw_kv_pair fmt, int part) { return part == 0 ? fmt.k : fmt.v; }
 
 static int32_t page_count(int32_t n_ctx) { return (n_ctx - 1) / GW_PAGE + 1; }
 
@@ -31,13 +34,13 @@ static int64_t layer_pages(const gw_layer *layer, gw_kv_size size) {
 }
 
 /* Bytes of K (part 0), V (1) or areas (2) of one layer. */
-static int part_bytes(const gw_layer *layer, gw_fmt fmt, int part, gw_kv_size size,
+static int part_bytes(const gw_layer *layer, gw_kv_pair fmt, int part, gw_kv_size size,
                       uint64_t *bytes) {
     if (part == 2) {
         return gw_size_mul((uint64_t)gw_layer_paged(layer) * sizeof(float),
                            (uint64_t)pool_pages(size), bytes);
     }
-    const gw_format *f = gw_format_of(fmt); /* a page is whole blocks of any format */
+    const gw_format *f = gw_format_of(fmt_of(fmt, part)); /* a page is whole blocks of any */
     uint64_t width =
         layer->has_cache ? (uint64_t)(part == 0 ? layer->d_head : gw_layer_v_width(layer)) : 0;
     return gw_size_mul(GW_PAGE / f->block_elems * f->block_bytes,
@@ -46,25 +49,76 @@ static int part_bytes(const gw_layer *layer, gw_fmt fmt, int part, gw_kv_size si
            gw_size_mul(*bytes, width, bytes);
 }
 
-uint64_t gw_kv_layer_bytes(const gw_layer *layer, gw_fmt fmt, gw_kv_size size) {
+uint64_t gw_kv_layer_bytes(const gw_layer *layer, gw_kv_pair fmt, gw_kv_size size) {
     uint64_t k = 0, v = 0, x = 0;
     int fits = part_bytes(layer, fmt, 0, size, &k) && part_bytes(layer, fmt, 1, size, &v) &&
                part_bytes(layer, fmt, 2, size, &x);
     return fits ? k + v + x : UINT64_MAX;
 }
 
-gw_status gw_kv_format(const char *kv_type, gw_fmt *out) {
-    gw_fmt fmt = GW_FMT_F16;
-    if (kv_type != NULL && (!gw_format_from_name(kv_type, &fmt) ||
-                            (fmt != GW_FMT_F16 && fmt != GW_FMT_F32 && !is_in_blocks(fmt)))) {
-        return gw_fail(GW_E_ARGUMENT, "kv-type", "'%.40s' is none of f16, f32, q8_0, q5_0, q4_0",
+/* One word of a pair: n bytes. */
+static int read_format(const char *word, size_t n, gw_fmt *out) {
+    char name[GW_KV_NAME] = "";
+    if (n >= sizeof name) {
+        return 0;
+    }
+    memcpy(name, word, n);
+    return gw_format_from_name(name, out) &&
+           (*out == GW_FMT_F16 || *out == GW_FMT_F32 || is_in_blocks(*out));
+}
+
+gw_status gw_kv_format(const char *kv_type, gw_kv_pair *out) {
+    kv_type = kv_type != NULL ? kv_type : "f16";
+    gw_kv_pair fmt;
+    size_t n = strcspn(kv_type, ",");
+    const char *v = kv_type[n] == ',' ? kv_type + n + 1 : kv_type;
+    if (!read_format(kv_type, n, &fmt.k) || !read_format(v, strlen(v), &fmt.v)) {
+        return gw_fail(GW_E_ARGUMENT, "kv-type",
+                       "'%.40s' is none of f16, f32, q8_0, q5_0, q4_0, and no two of them as "
+                       "q8_0,q4_0",
                        kv_type);
     }
     *out = fmt;
     return GW_OK;
 }
 
-gw_status gw_kv_check(const gw_hparams *hp, gw_fmt fmt) {
+const char *gw_kv_name(gw_kv_pair fmt, char out[GW_KV_NAME]) {
+    const char *v = gw_format_of(fmt.v)->name;
+    snprintf(out, GW_KV_NAME, fmt.k == fmt.v ? "%s" : "%s,%s", gw_format_of(fmt.k)->name, v);
+    return out;
+}
+
+uint32_t gw_kv_number(gw_kv_pair fmt) {
+    return (uint32_t)fmt.k | (fmt.k == fmt.v ? 0 : ((uint32_t)fmt.v + 1) << 16);
+}
+
+int gw_kv_of_number(uint32_t number, gw_kv_pair *out) {
+    uint32_t k = number & 0xffff, v = number >> 16 > 0 ? (number >> 16) - 1 : k;
+    if (k >= (uint32_t)GW_FMT_COUNT || v >= (uint32_t)GW_FMT_COUNT) {
+        return 0;
+    }
+    *out = (gw_kv_pair){(gw_fmt)k, (gw_fmt)v};
+    return 1;
+}
+
+/* Two formats for caches whose kernels read one. */
+static gw_status check_pair(const gw_hparams *hp, gw_kv_pair fmt) {
+    const char *what = hp->n_source > 0 ? "caches of source texts" : NULL;
+    for (int32_t l = 0; what == NULL && l < hp->n_layers; l++) {
+        const gw_layer *layer = &hp->layer[l];
+        what = layer->n_areas > 0 ? "caches of chosen entries" : NULL;
+        if (layer->has_cache && gw_layer_v_width(layer) == 0) {
+            what = "values that are part of their keys";
+        }
+    }
+    char name[GW_KV_NAME];
+    return what == NULL ? GW_OK
+                        : gw_fail(GW_E_UNSUPPORTED, "kv-type",
+                                  "%s are two formats, and this model has %s: give one format",
+                                  gw_kv_name(fmt, name), what);
+}
+
+static gw_status check_format(const gw_hparams *hp, gw_fmt fmt, int is_k) {
     const char *name = gw_format_of(fmt)->name;
     for (int32_t l = 0; is_in_blocks(fmt) && l < hp->n_layers; l++) {
         const gw_layer *layer = &hp->layer[l];
@@ -73,18 +127,24 @@ gw_status gw_kv_check(const gw_hparams *hp, gw_fmt fmt) {
                            "%s is not there for caches of %s; f16, f32 and q8_0 work", name,
                            hp->n_source > 0 ? "source texts" : "chosen entries");
         }
-        int odd = layer->d_head % 32 != 0 ? layer->d_head : gw_layer_v_width(layer);
-        if (layer->has_cache && odd % 32 != 0) {
+        int width = is_k ? layer->d_head : gw_layer_v_width(layer);
+        if (layer->has_cache && width % 32 != 0) {
             return gw_fail(GW_E_UNSUPPORTED, "kv-type",
                            "%s has blocks of 32 values, heads of layer %d of this model have %d; "
                            "f16 and f32 work",
-                           name, (int)l, odd);
+                           name, (int)l, width);
         }
     }
     return GW_OK;
 }
 
-gw_status gw_kv_bytes(const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, uint64_t *table) {
+gw_status gw_kv_check(const gw_hparams *hp, gw_kv_pair fmt) {
+    GW_TRY(fmt.k == fmt.v ? GW_OK : check_pair(hp, fmt));
+    GW_TRY(check_format(hp, fmt.k, 1));
+    return check_format(hp, fmt.v, 0);
+}
+
+gw_status gw_kv_bytes(const gw_hparams *hp, gw_kv_pair fmt, gw_kv_size size, uint64_t *table) {
     uint64_t one = 0, all = 0;
     int fits = 1;
     for (int32_t i = 0; i < GW_KV_PARTS * hp->n_layers; i++) {
@@ -151,13 +211,13 @@ static gw_status new_layer(gw_kv *kv, int d, int32_t l, const gw_layer *layer, i
     size_t at = (size_t)d * (size_t)kv->n_layers + (size_t)l;
     gw_layer own = *layer;
     uint64_t k = 0, v = 0, x = 0;
-    gw_tensor t = {.fmt = kv->fmt, .n_dim = 4, .device = d};
+    gw_tensor t = {.n_dim = 4, .device = d};
     own.n_kv_heads = n;
     (void)part_bytes(&own, kv->fmt, 0, size, &k);
     (void)part_bytes(&own, kv->fmt, 1, size, &v);
     (void)part_bytes(&own, kv->fmt, 2, size, &x);
     size_t page = (size_t)k / (size_t)rows; /* of equal halves where v is as wide */
-    int whole = (v == k || v == 0) && x == 0;
+    int whole = kv->fmt.k == kv->fmt.v && (v == k || v == 0) && x == 0;
     if (layer->has_cache) {
         GW_TRY(new_cells(kv, d, l, (size_t)(k + v + x), whole ? page : 0, &kv->cells[at]));
     }
@@ -165,6 +225,8 @@ static gw_status new_layer(gw_kv *kv, int d, int32_t l, const gw_layer *layer, i
     kv->k[at] = kv->v[at] = t;
     kv->k[at].name = "K cache";
     kv->v[at].name = "V cache";
+    kv->k[at].fmt = kv->fmt.k;
+    kv->v[at].fmt = kv->fmt.v;
     memcpy(kv->k[at].dim, (int64_t[4]){rows, n, layer->d_head, GW_PAGE}, sizeof t.dim);
     memcpy(kv->v[at].dim, (int64_t[4]){rows, n, GW_PAGE, gw_layer_v_width(layer)}, sizeof t.dim);
     kv->v[at].offset = (size_t)k;
@@ -216,7 +278,7 @@ static void sort_layers(gw_kv *kv, const gw_hparams *hp, gw_kv_size size) {
 
 gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *where,
                     const unsigned char *host, const gw_group *groups, const gw_blueprint *bp,
-                    const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, gw_kv *out) {
+                    const gw_hparams *hp, gw_kv_pair fmt, gw_kv_size size, gw_kv *out) {
     gw_kv kv = {.devices = devices, .n_devices = n_devices, .n_layers = hp->n_layers};
     kv.layers = hp->layer;
     size_t n = (size_t)n_devices * (size_t)hp->n_layers;
@@ -274,7 +336,7 @@ static const gw_tensor *shape_of(const gw_kv *kv, int layer, int part) {
 
 /* Bytes of one head of a page. */
 static size_t head_bytes(const gw_kv *kv, int layer, int part) {
-    const gw_format *f = gw_format_of(kv->fmt);
+    const gw_format *f = gw_format_of(fmt_of(kv->fmt, part));
     const gw_tensor *t = shape_of(kv, layer, part);
     size_t cells = kv->heads[layer] > 0 ? (size_t)(t->dim[2] * t->dim[3]) : 0;
     return cells / f->block_elems * f->block_bytes;
@@ -429,14 +491,15 @@ void gw_kv_blank(const gw_kv *kv, int layer, int part, int32_t live, void *page)
         blank_areas(&kv->layers[layer], live, page);
         return;
     }
-    if (is_in_blocks(kv->fmt)) {
+    gw_fmt fmt = fmt_of(kv->fmt, part);
+    if (is_in_blocks(fmt)) {
         size_t head = gw_kv_page_bytes(kv, layer, part) / g;
         for (size_t h = 0; h < g; h++) {
-            blank_head(kv->fmt, part, e, from, (char *)page + h * head);
+            blank_head(fmt, part, e, from, (char *)page + h * head);
         }
         return;
     }
-    size_t cell = gw_format_of(kv->fmt)->block_bytes;
+    size_t cell = gw_format_of(fmt)->block_bytes;
     blank_rows(page, part == 0 ? g * e : g, part == 0 ? GW_PAGE : GW_PAGE * e,
                part == 0 ? from : from * e, cell);
 }

@@ -21,10 +21,15 @@
 enum { GW_KV_PARTS = 3 };
 enum { GW_KV_KINDS = 4, GW_KV_SLACK = 1024 };
 
+/* The formats of keys and of values. */
+typedef struct gw_kv_pair {
+    gw_fmt k, v;
+} gw_kv_pair;
+
 typedef struct gw_kv {
     const gw_plan_device *devices;
     int n_devices, n_layers;
-    gw_fmt fmt;
+    gw_kv_pair fmt;
     /* [n_devices, n_layers]: K, V, areas; NULL: the device has no cache of the layer */
     struct gw_buffer **cells;
     struct gw_buffer *pages[GW_KV_KINDS][GW_MAX_DEVICES];
@@ -44,10 +49,19 @@ typedef struct gw_kv {
     int32_t floor;              /* positions below, but for 0, cannot be gone on from     */
 } gw_kv;
 
-/* NULL or "f16", "f32", "q8_0", "q5_0", "q4_0"; GW_E_ARGUMENT. */
-gw_status gw_kv_format(const char *kv_type, gw_fmt *out);
-/* GW_E_UNSUPPORTED where the model has heads that are not whole blocks of the format. */
-gw_status gw_kv_check(const gw_hparams *hp, gw_fmt fmt);
+/* NULL or "f16", "f32", "q8_0", "q5_0", "q4_0", or two of these, of keys and of values, as
+ * "q8_0,q4_0"; GW_E_ARGUMENT. */
+gw_status gw_kv_format(const char *kv_type, gw_kv_pair *out);
+/* What gw_kv_format takes for it. */
+enum { GW_KV_NAME = 32 };
+const char *gw_kv_name(gw_kv_pair fmt, char out[GW_KV_NAME]);
+/* A number for a pair, that of the format where both have it; back: 0 where no pair has it. */
+uint32_t gw_kv_number(gw_kv_pair fmt);
+int gw_kv_of_number(uint32_t number, gw_kv_pair *out);
+static inline int gw_kv_same(gw_kv_pair a, gw_kv_pair b) { return a.k == b.k && a.v == b.v; }
+/* GW_E_UNSUPPORTED where the model has heads that are not whole blocks of the format, or values
+ * whose format cannot differ from that of the keys. */
+gw_status gw_kv_check(const gw_hparams *hp, gw_kv_pair fmt);
 /* How many sequences, how long each, and pages of all. */
 typedef struct gw_kv_size {
     int32_t slots, n_ctx;
@@ -56,9 +70,9 @@ typedef struct gw_kv_size {
 } gw_kv_size;
 
 /* Bytes of the page tables; GW_E_OVERFLOW when the caches of all layers do not fit 64 bits. */
-gw_status gw_kv_bytes(const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, uint64_t *table);
+gw_status gw_kv_bytes(const gw_hparams *hp, gw_kv_pair fmt, gw_kv_size size, uint64_t *table);
 /* Of the cache of one layer, 0 where it does not attend; sizes as gw_kv_bytes has checked. */
-uint64_t gw_kv_layer_bytes(const gw_layer *layer, gw_fmt fmt, gw_kv_size size);
+uint64_t gw_kv_layer_bytes(const gw_layer *layer, gw_kv_pair fmt, gw_kv_size size);
 /* fmt: as gw_kv_check has passed it. where [n_layers]: the device of each
  * layer's cache; host [n_layers]: 1: its cells lie in main memory, where that device reads them
  * (gw_backend.alloc_mapped); groups [n_devices]: whose cards have heads of it, or NULL.
@@ -66,7 +80,7 @@ uint64_t gw_kv_layer_bytes(const gw_layer *layer, gw_fmt fmt, gw_kv_size size);
  * the cache. */
 gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *where,
                     const unsigned char *host, const gw_group *groups, const gw_blueprint *bp,
-                    const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, gw_kv *out);
+                    const gw_hparams *hp, gw_kv_pair fmt, gw_kv_size size, gw_kv *out);
 /* The pages of positions of a slot from entry `first` of its row on: pages [n], on every device. */
 gw_status gw_kv_map(gw_kv *kv, int32_t slot, int32_t first, const int32_t *pages, int32_t n);
 /* Rows [pos, pos + n) of slot 0 are written: what is there from then on. */

@@ -17,7 +17,7 @@ enum { CHUNK_DEFAULT = 512, CHUNK_OF_CARDS = 1024 };
 
 /* ---- options and where blocks run ------------------------------------------------------------ */
 
-static gw_status read_options(gw_session *s, const gw_session_options *o, gw_fmt *kv_fmt) {
+static gw_status read_options(gw_session *s, const gw_session_options *o, gw_kv_pair *kv_fmt) {
     static const gw_session_options defaults;
     o = o != NULL ? o : &defaults;
     if (o->n_ctx < 0) {
@@ -178,7 +178,7 @@ static int on_cards_alone(const gw_session *s) {
     return 1;
 }
 
-static gw_status place_session(gw_session *s, gw_fmt kv_fmt) {
+static gw_status place_session(gw_session *s, gw_kv_pair kv_fmt) {
     const gw_model *m = s->model;
     const gw_blueprint *bp = gw_weights_blueprint(m->weights);
     s->where = calloc((size_t)(m->hp.n_layers + 1) * (size_t)bp->n_blocks, sizeof *s->where);
@@ -235,7 +235,7 @@ gw_status gw_session_make(gw_model *model, const gw_session_options *options,
     s->sharing = *sharing;
     s->n_widths = gw_session_widths(sharing->widest > 0 ? sharing->widest : GW_DECODE_MAX);
     gw_status status;
-    gw_fmt kv_fmt = GW_FMT_F16;
+    gw_kv_pair kv_fmt;
     GW_TRY_DONE(read_options(s, options, &kv_fmt));
     GW_TRY_DONE(place_session(s, kv_fmt));
     s->tokens = calloc((size_t)s->n_ctx, sizeof *s->tokens);

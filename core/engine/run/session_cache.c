@@ -78,7 +78,7 @@ static gw_status check_device(const gw_session *s, int d, const gw_place_caches 
 }
 
 /* Places the caches of the layers; host [n_layers]: those in main memory. */
-static gw_status place_cache(gw_session *s, gw_fmt fmt, uint64_t tables, unsigned char *host) {
+static gw_status place_cache(gw_session *s, gw_kv_pair fmt, uint64_t tables, unsigned char *host) {
     const gw_hparams *hp = &s->model->hp;
     const gw_place *place = &s->model->place;
     const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
@@ -107,7 +107,7 @@ done:
     return status;
 }
 
-gw_status gw_session_make_cache(gw_session *s, gw_fmt fmt) {
+gw_status gw_session_make_cache(gw_session *s, gw_kv_pair fmt) {
     const gw_hparams *hp = &s->model->hp;
     const gw_place *place = &s->model->place;
     const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);

@@ -175,7 +175,7 @@ static gw_status describe(const gw_session *s, const char *path, int32_t tokens,
         return gw_fail(GW_E_OVERFLOW, path, "%d tokens do not fit a file", (int)tokens);
     }
     *out = (head){.version = VERSION,
-                  .fmt = (uint32_t)s->kv.fmt,
+                  .fmt = gw_kv_number(s->kv.fmt),
                   .n_layers = hp->n_layers,
                   .kv_heads = hp->layer[0].n_kv_heads,
                   .d_head = hp->layer[0].d_head,
@@ -344,10 +344,12 @@ static gw_status compare(const gw_session *s, const char *path, const head *got,
                        "belongs to another model, or to this one with other weights");
     }
     if (got->fmt != want.fmt || got->page != want.page) {
-        int known = got->fmt < (uint32_t)GW_FMT_COUNT;
+        char holds[GW_KV_NAME], has[GW_KV_NAME];
+        gw_kv_pair of;
         return gw_fail(GW_E_TYPE, path, "holds a cache in %s, this session has %s (kv-type)",
-                       known ? gw_format_of((gw_fmt)got->fmt)->name : "an unknown format",
-                       gw_format_of((gw_fmt)want.fmt)->name);
+                       gw_kv_of_number(got->fmt, &of) ? gw_kv_name(of, holds)
+                                                      : "an unknown format",
+                       gw_kv_name(s->kv.fmt, has));
     }
     if (got->tokens > s->n_ctx) {
         return gw_fail(GW_E_CONTEXT, path, "holds %d tokens, the context %d", (int)got->tokens,
@@ -502,9 +504,10 @@ static gw_status check_pair(const gw_session *to, const gw_session *from) {
     if (to->model != from->model) {
         return gw_fail(GW_E_ARGUMENT, "session", "a copy needs two sessions of one model");
     }
-    if (to->kv.fmt != from->kv.fmt) {
+    if (!gw_kv_same(to->kv.fmt, from->kv.fmt)) {
+        char own[GW_KV_NAME], other[GW_KV_NAME];
         return gw_fail(GW_E_TYPE, "session", "the cache is in %s, that of the copy in %s (kv-type)",
-                       gw_format_of(from->kv.fmt)->name, gw_format_of(to->kv.fmt)->name);
+                       gw_kv_name(from->kv.fmt, own), gw_kv_name(to->kv.fmt, other));
     }
     if (from->pos > to->n_ctx) {
         return gw_fail(GW_E_CONTEXT, "session", "%d tokens, but the context of the copy holds %d",

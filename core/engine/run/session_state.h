@@ -175,7 +175,7 @@ typedef enum gw_pass_parts {
 } gw_pass_parts;
 
 /* session_cache.c: kv and states. GW_E_NOMEM says what is needed and what there is. */
-gw_status gw_session_make_cache(gw_session *s, gw_fmt fmt);
+gw_status gw_session_make_cache(gw_session *s, gw_kv_pair fmt);
 
 /* session_passes.c. All passes, ready to run. */
 gw_status gw_session_build(gw_session *s, const gw_session_options *o);

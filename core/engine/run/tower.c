@@ -161,7 +161,8 @@ static gw_status place(gw_tower *t, const gw_model_options *o, const gw_backend 
     }
     gw_describe_format(gw_weights_format(m->weights), m->format, sizeof m->format);
     gw_place_text(&m->place, m->device_text, sizeof m->device_text);
-    GW_TRY(gw_place_session(&m->place, m->weights, &m->hp, GW_FMT_F32, t->where));
+    const gw_kv_pair f32 = {GW_FMT_F32, GW_FMT_F32};
+    GW_TRY(gw_place_session(&m->place, m->weights, &m->hp, f32, t->where));
     t->most = most_patches(o);
     GW_TRY(t->most > 0 ? gw_tower_need(t) : GW_OK);
     for (int d = 0; d < m->place.n_devices; d++) {
