@@ -346,8 +346,10 @@ static void model_fields(record *rec, const bench_result *r) {
     number_field(rec, "n_batch", "%d", (int)r->batch);
     number_field(rec, "n_ubatch", "%d", (int)r->batch);
     number_field(rec, "n_threads", "%d", (int)r->info.threads);
-    text_field(rec, "type_k", r->kv_type);
-    text_field(rec, "type_v", r->kv_type);
+    size_t comma = strcspn(r->kv_type, ",");
+    snprintf(type, sizeof type, "%.*s", (int)comma, r->kv_type);
+    text_field(rec, "type_k", type);
+    text_field(rec, "type_v", r->kv_type[comma] == ',' ? r->kv_type + comma + 1 : r->kv_type);
     number_field(rec, "n_gpu_layers", "%d", 0);
 }
 

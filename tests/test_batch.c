@@ -152,6 +152,21 @@ static void states(void **state) {
     assert_true(getenv("GODWIT_BATCH_SEED") != NULL || fetched > 0);
 }
 
+/* Keys and values in two formats: pages that are shared, let go and copied. */
+static void two_formats(void **state) {
+    (void)state;
+    const bc_plan p = {.device = "cpu",
+                       .kv_type = "q8_0,q4_0",
+                       .requests = 12,
+                       .parallel = 4,
+                       .chunk = 64,
+                       .seed = 2,
+                       .tokens = 64 * 8,
+                       .host = 5};
+    gw_batch_stats s = bc_check(&p);
+    assert_true(s.cached_tokens > 0 && s.evictions > 0 && s.host_saved > 0);
+}
+
 /* Windows, of which a prefix serves as any does; latent caches; caches of which a row is read at
  * once with those behind it. */
 static void other_caches(void **state) {
@@ -808,6 +823,7 @@ int main(void) {
         cmocka_unit_test(drafts),
         cmocka_unit_test(nothing_is_taken_for_a_token),
         cmocka_unit_test(states),
+        cmocka_unit_test(two_formats),
         cmocka_unit_test(other_caches),
         cmocka_unit_test(snapshots),
         cmocka_unit_test(in_disorder),

@@ -76,13 +76,14 @@ static void test_copy(void **state) {
     check_copy(NULL);
     check_copy("q8_0");
     check_copy("q4_0");
+    check_copy("f16,q5_0");
 }
 
 static void test_copy_refused(void **state) {
     (void)state;
     rig r = open_rig(), other = open_rig();
     gw_session *from = new_session(&r, 128, NULL), *to = new_session(&r, 64, NULL);
-    gw_session *foreign = new_session(&other, 128, NULL), *small = new_session(&r, 128, "q8_0");
+    gw_session *foreign = new_session(&other, 128, NULL), *small = new_session(&r, 128, "f16,q8_0");
     must(gw_session_prefill(from, r.ids, PROMPT));
     must(gw_session_prefill(to, r.ids, 3));
     assert_int_equal(gw_session_copy(to, from), GW_E_CONTEXT);

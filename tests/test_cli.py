@@ -139,9 +139,9 @@ def test_examples_run(command, tmp_path):
     ("run -b 0", ["-b", "1 to 2048"]),
     ("run --kv-type f8", ["--kv-type", "f16|f32"]),
     ("run -ctv f8", ["-ctv", "f16|f32"]),
-    ("run -ctk q8_0 -ctv q4_0", ["keys in q8_0", "values in q4_0", "--kv-type q4_0"]),
-    ("run -ctk q8_0", ["keys in q8_0", "values in f16", "--kv-type q8_0"]),
-    ("serve --kv-type q8_0 --cache-type-v f32", ["keys in q8_0", "values in f32"]),
+    ("run --kv-type q8_0,f8", ["--kv-type", "'q8_0,f8'", "K,V"]),
+    ("run --kv-type q8_0,", ["--kv-type", "'q8_0,'"]),
+    ("run -ctk q8_0,q4_0", ["-ctk", "f16|f32"]),
     ("embed --kv-type-v f16", ["keys in auto", "values in f16"]),
     ("run --weights int5", ["--weights", "int4-g128"]),
     ("run --tmep 1", ["--tmep", "'--temp'"]),
@@ -209,6 +209,28 @@ def test_failures(args, words):
     done = run(*args, check=False)
     assert done.returncode in (1, 2) and done.stdout == ""
     one_error_line(done, *words)
+
+
+def test_two_formats_of_a_cache():
+    """-ctk and -ctv say --kv-type by parts, and a cache takes what both of them take."""
+    plan = ("plan", "-m", SMALL, "--device", "cpu")
+
+    def kept(*args):
+        name = re.search(r"of KV \(--kv-type (\S+)\)", run(*plan, *args).stdout)[1]
+        return name, json.loads(run(*plan, *args, "-o", "json").stdout)["rows"][0]["devices"][0]["kv_bytes"]
+
+    whole = {kv: kept("--kv-type", kv)[1] for kv in ("f16", "q8_0", "q4_0")}
+    for args, k, v in ((("-ctk", "q8_0", "-ctv", "q4_0"), "q8_0", "q4_0"), (("-ctv", "q4_0"), "f16", "q4_0"),
+                       (("--kv-type", "q8_0,q4_0", "-ctk", "f16"), "f16", "q4_0")):
+        name, bytes_of = kept(*args)
+        assert name == f"{k},{v}" and 2 * bytes_of == whole[k] + whole[v]
+    assert kept("-ctk", "q8_0", "-ctv", "q8_0") == ("q8_0", whole["q8_0"])
+    rows = json.loads(run("bench", "-m", SMALL, "-p", 4, "-n", 0, "-r", 1, "-ctk", "q8_0", "-o", "json").stdout)
+    assert (rows[0]["type_k"], rows[0]["type_v"]) == ("q8_0", "f16")
+    latent = SHARED / "goldens/deepseek-v3"
+    if latent.is_dir():
+        one_error_line(run("logits", "-m", latent, "--ids", "1,2", "--kv-type", "f32,f16", check=False),
+                       "--kv-type", "f32,f16", "part of their keys")
 
 
 def test_huge_context_is_refused_at_once():

@@ -276,6 +276,8 @@ static void the_rule(void **state) {
     assert_true(gw_attn_in_digits(&n));
     k.fmt = v.fmt = GW_FMT_Q8_0;
     assert_true(gw_attn_in_digits(&n));
+    v.fmt = GW_FMT_Q4_0; /* each in its own */
+    assert_true(gw_attn_in_digits(&n));
     other.fmt = GW_FMT_F32;
 #define NOT_WITH(change)                                                                           \
     n = node_with(&q, &k, &v);                                                                     \
@@ -294,7 +296,7 @@ static void the_rule(void **state) {
     NOT_WITH(n.w[2] = &q);
     NOT_WITH(n.in[1] = n.in[2] = &other);
     NOT_WITH(n.in[2] = NULL);
-    NOT_WITH(other.fmt = GW_FMT_F16; n.in[2] = &other);
+    NOT_WITH(n.in[2] = &other);
 #undef NOT_WITH
 }
 

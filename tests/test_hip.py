@@ -253,7 +253,9 @@ def test_exchange_alone():
     assert "through the host" in fail
 
 
-@pytest.mark.parametrize("rows,kv", [("prefill", "q4_0"), ("decode", "q4_0"), ("3", "q5_0"), ("prefill", "q5_0")])
+@pytest.mark.parametrize("rows,kv", [("prefill", "q4_0"), ("decode", "q4_0"), ("3", "q5_0"), ("prefill", "q5_0"),
+                                     ("decode", "q8_0,q4_0"), ("prefill", "q8_0,q4_0"), ("3", "f16,q8_0"),
+                                     ("prefill", "f16,q5_0")])
 @pytest.mark.parametrize("wave", WIDTHS)
 def test_hash_cache_in_few_bits(wave, rows, kv):
     """Pages beyond the first one, whose codes are read where they lie."""
@@ -288,7 +290,8 @@ def test_caches_in_main_memory(wave):
 
 def test_which_prompts_have_digits():
     """Those in front of quantized weights, beside a cache that is not F32."""
-    for more, has in (((), 1), (("-ctk", "q8_0", "-ctv", "q8_0"), 1), (("-ctk", "f32", "-ctv", "f32"), 0),
+    for more, has in (((), 1), (("-ctk", "q8_0", "-ctv", "q8_0"), 1), (("-ctv", "q8_0"), 1),
+                      (("-ctv", "f32"), 0), (("-ctk", "f32", "-ctv", "f32"), 0),
                       (("--weights", "float"), 0)):
         ops = run("bench", "-m", TINY, "-p", 20, "-n", 2, "-r", 1, "--ops", *HIP, *more, env=on(WIDTHS[0])).stdout
         prompt, generated = ops.split(", tg2, ")

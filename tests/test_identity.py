@@ -44,7 +44,7 @@ def models():
     if folder.is_dir():
         found["tales-2m folder"] = (folder, ())
     for p in sorted(DATA.glob("tales-2m-q4_0.gguf")):
-        for kv in ("q8_0", "q5_0", "q4_0"):
+        for kv in ("q8_0", "q5_0", "q4_0", "q8_0,q4_0", "q5_0,f16"):
             found[f"tales-2m kv {kv}"] = (p, ("--kv-type", kv))
     if SLOW:  # the op table of such a build has every format: whole models of three kinds
         found = {name: found[name] for name in found if name in WHOLE}

@@ -77,7 +77,8 @@ def variables(path):
 
 
 @pytest.mark.parametrize("rows,kv,more", [("decode", "f16", ",last-joins"), ("3", "f16", ""),
-                                          ("decode", "q8_0", ""), ("prefill", "q8_0", ""), ("3", "q4_0", "")])
+                                          ("decode", "q8_0", ""), ("prefill", "q8_0", ""), ("3", "q4_0", ""),
+                                          ("3", "q8_0,f16", ""), ("prefill", "q8_0,q4_0", "")])
 @pytest.mark.parametrize("name", ["tales-2m-q4_0"])
 def test_hash_team(name, rows, kv, more, compiled):
     """The way for graphics processors; steps of one row take norms and rotations into the launch

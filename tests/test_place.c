@@ -182,6 +182,7 @@ static void test_groups(void **state) {
         {"cpu,twin:1", "tensor", NULL, "1,3", "1", "q8_0"},
         {"twin:0,cpu,twin:1", "hybrid", "0;1,2", NULL, NULL, "q8_0"},
         {"cpu,twin:1", "tensor", NULL, "1,3", "1", "q4_0"},
+        {"twin:0,twin:1", "tensor", NULL, NULL, NULL, "q8_0,q4_0"},
         {"twin:0,cpu,twin:1", "hybrid", "0,1;2", NULL, "1", NULL},
         {"twin:0,twin:1", "auto", NULL, NULL, NULL, NULL},
     };

@@ -238,12 +238,15 @@ print(hashlib.sha256(m.logits(ids).tobytes()).hexdigest())
 q = godwit.Model(sys.argv[1], threads=1, kv_type='q4_0')
 print(hashlib.sha256(q.logits(ids).tobytes()).hexdigest())
 with q.batch(n_ctx=64) as b: print(b.generate(['The sea'], max_tokens=9, seed=2)[0] == q.generate('The sea', max_tokens=9, seed=2))
+q = godwit.Model(sys.argv[1], threads=1, kv_type='q8_0,q4_0')
+print(hashlib.sha256(q.logits(ids).tobytes()).hexdigest())
 try: godwit.Model(sys.argv[1], kv_type='q8_0/q4_0')
 except godwit.GodwitError as e: print(e.status, 'q5_0' in str(e))
 print(ids)""", SMALL).splitlines()
-    ids = [int(i) for i in got[4][1:-1].split(",")]
-    assert got[:4] == [logits_hash(SMALL, ids), logits_hash(SMALL, ids, "--kv-type", "q4_0"), "True", "argument True"]
-    assert got[0] != got[1]
+    ids = [int(i) for i in got[5][1:-1].split(",")]
+    assert got[:5] == [logits_hash(SMALL, ids), logits_hash(SMALL, ids, "--kv-type", "q4_0"), "True",
+                       logits_hash(SMALL, ids, "-ctk", "q8_0", "-ctv", "q4_0"), "argument True"]
+    assert len({got[0], got[1], got[3]}) == 3
 
 
 def test_errors(package):

@@ -233,13 +233,13 @@ static void test_kv_types_and_devices(void **state) {
     free(again);
     /* Chunks leave no trace, and each bit less costs more. */
     double last = distance(half, full, n);
-    static const char *const packed[] = {"q5_0", "q4_0"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const packed[] = {"q8_0,q5_0", "q5_0", "q5_0,q4_0", "q4_0"};
+    for (int i = 0; i < 4; i++) {
         float *one = prompt_rows(&r, 64, packed[i]), *two = prompt_rows(&r, 7, packed[i]);
         assert_memory_equal(one, two, n * sizeof(float));
         assert_true(distance(one, full, n) > last);
         last = distance(one, full, n);
-        assert_true(last < (i == 0 ? 0.5 : 1.0));
+        assert_true(last < (i < 2 ? 0.5 : 1.0));
         free(two);
         two = prompt_rows(&ref, 64, packed[i]);
         assert_true(distance(one, two, n) < 0.1);
@@ -321,6 +321,7 @@ static void test_bad_arguments(void **state) {
     static const gw_session_options bad[] = {
         {.n_ctx = -1},     {.chunk = -1},   {.chunk = GW_CHUNK_MAX + 1},
         {.kv_type = "q8"}, {.kv_type = ""}, {.kv_type = "q4_1"},
+        {.kv_type = ","},  {.kv_type = "q8_0,"}, {.kv_type = "q8_0,q4_0,q4_0"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         gw_session *s = NULL;

@@ -148,6 +148,8 @@ static void test_reload(void **state) {
     check_reload("q8_0", 70, 30);
     check_reload("q5_0", 70, 30);
     check_reload("q4_0", 130, 9);
+    check_reload("q8_0,q4_0", 70, 30);
+    check_reload("q5_0,f16", 70, 9);
 }
 
 static void test_empty_session(void **state) {

@@ -45,8 +45,8 @@ class Model:
     device: "cpu", "hip:0", "opencl:0", "auto"; threads 0: the physical cores; n_ctx: tokens of a
     text, 0: what the model was trained for, at most 4096; weights: "int8", "int4-g128", ... of a model in
     floats; images: prompts may have pictures, by its vision tower, of a GGUF file from the file mmproj (None: the
-    one next to it); kv_type: of keys and values, "f32", "q8_0", "q5_0", "q4_0" instead of "f16". Errors are
-    GodwitError.
+    one next to it); kv_type: of keys and values, "f32", "q8_0", "q5_0", "q4_0" instead of "f16", or of each,
+    "q8_0,q4_0". Errors are GodwitError.
 
     lora: adapters, PEFT folders or GGUF files, each a path or (path, scale): one, or a list, which are in all texts
     that choose nothing; or a dict of names, which are in texts that choose them. `adapters` has their names.
