@@ -5,11 +5,12 @@
 #   bench/kv_bits.sh GODWIT DEVICE LARGE [SMALL]
 #
 # LARGE: a GGUF of the shape to time (random weights do, as tools of this kind make); SMALL: a model
-# for bits. DEPTH tokens (32768), N generated (64), R times (3). A command may take SECONDS_EACH (300).
+# for bits. CACHES: what --kv-type is to be (f16 q8_0 q5_0 q4_0), also pairs, q8_0,q4_0.
+# DEPTH tokens (32768), N generated (64), R times (3). A command may take SECONDS_EACH (300).
 set -u
 
 if [ $# -lt 3 ]; then
-    sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
 godwit=$1 device=$2 large=$3 small=${4:-}
@@ -23,7 +24,7 @@ speed_of() { # CACHE
 echo "| cache | tok/s after $depth tokens | times f16 |"
 echo "|---|---|---|"
 first=
-for kv in f16 q8_0 q5_0 q4_0; do
+for kv in ${CACHES:-f16 q8_0 q5_0 q4_0}; do
     speed=$(speed_of $kv)
     case $speed in
     *[!0-9.]* | "") wrong=1 ;;
@@ -42,7 +43,7 @@ hash_of() { # DEVICE CACHE ROWS TOKENS
 echo
 echo "| cache | rows | tokens | cpu | $device | equal |"
 echo "|---|---|---|---|---|---|"
-for kv in q8_0 q5_0 q4_0; do
+for kv in ${CACHES:-q8_0 q5_0 q4_0}; do
     for rows in prefill decode 5; do
         tokens=1300 # more than a group of pages
         want=$(hash_of cpu $kv $rows $tokens)

@@ -112,7 +112,8 @@ VT static void NAME(attend_codes_row)(const gw_cpu_attention *job,
                                       const gw_cpu_attention_part *part, int row, float *out,
                                       void *scratch) {
     const size_t e = (size_t)job->e, heads = (size_t)part->heads;
-    const size_t bytes = gw_cpu_page_bytes(job->k_fmt, e), first_head = (size_t)(part->g * job->group);
+    const size_t bytes = gw_cpu_page_bytes(job->k_fmt, e);
+    const size_t first_head = (size_t)(part->g * job->group);
     int lo = gw_cpu_first_seen(job->pos[row], job->window, job->chunk), pos = job->pos[row];
     float *k = scratch, *v = k + GW_CPU_CELLS_ROOM(e), q[GW_CODES_MOST];
     NAME(codes_query) *query = (NAME(codes_query) *)(void *)(v + GW_CPU_CELLS_ROOM(e));

@@ -320,8 +320,7 @@ enum { GW_DECODE_MAX = 16, GW_CHUNK_MAX = 2048 };
 typedef struct gw_session_options {
     int32_t n_ctx; /* 0: the model's training context                               */
     int32_t chunk; /* prompt tokens per pass, 1..GW_CHUNK_MAX; 0: 512, of cards alone 1024       */
-    const char *kv_type; /* of keys and values: NULL or "f16"; "f32", "q8_0", "q5_0", "q4_0"; of
-                          * each, "q8_0,q4_0": keys in q8_0, values in q4_0              */
+    const char *kv_type; /* NULL or "f16"; "f32", "q8_0", "q5_0", "q4_0"; "K,V": two of them     */
     const volatile int *cancel; /* polled per chunk and per token; may be NULL            */
     /* Called while GPU kernels are compiled, at the first start with a model, with their number
      * instead of bytes; from threads of the library, one at a time. May be NULL. */

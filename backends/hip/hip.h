@@ -219,7 +219,7 @@ typedef struct gw_hip_launch {
      * the largest carve-out (shared memory instead of first-level cache). */
     int carve_out;
     /* 1: begins when the launch in front of it has ended: of attention that reads pages early,
-     * behind a launch that makes them. */
+     * which that one makes. */
     int in_order;
 } gw_hip_launch;
 

@@ -185,7 +185,8 @@ static gw_status record_rope_kv(struct gw_segment *segment, const gw_kernel *ker
         p.page_stride = (int32_t)gw_hip_width(node->in[3]);
     }
     size_t lay = (size_t)a->head_dim * GW_MORE_LAY_STEP * gw_format_of(cache)->block_bytes;
-    p.without_k = a->kv_heads > 0 && v_cache == cache && (cache == GW_FMT_F16 || cache == GW_FMT_F32) &&
+    p.without_k = a->kv_heads > 0 && v_cache == cache &&
+                  (cache == GW_FMT_F16 || cache == GW_FMT_F32) &&
                   segment->rows >= GW_MORE_LAY_ROWS && a->rope_dim == 0 && !a->norm_plain &&
                   node->w[1] == NULL && lay <= KEPT_MOST;
     if (p.without_k) {

@@ -1,8 +1,9 @@
 /* kernels_cl/attention/attention.cl - what the kernels of ROPE_KV and ATTENTION share
  * (docs/arithmetic.md, section 5): caches, rotation, pages.
  *
- * HALF: caches hold f16; Q8: q8_0 (core/plan/op.h); PACKED 4, 5: q4_0, q5_0; MIXED: keys what K_CELLS
- * says, values V_CELLS; else f32. A partial is e values o, then the page's maximum m and its sum l.
+ * HALF: caches hold f16; Q8: q8_0 (core/plan/op.h); PACKED 4, 5: q4_0, q5_0; MIXED: keys what
+ * K_CELLS says, values V_CELLS; else f32. A partial is e values o, then the page's maximum m and
+ * its sum l.
  */
 #ifdef ATTENTION
 
@@ -36,7 +37,7 @@
 #define CELLS_F16 1
 #define CELLS_Q8_0 2
 #define BYTES_OF_CELLS(cells, e)                                                                   \
-    ((cells) == CELLS_Q8_0 ? GW_PAGE * (e) / 32 * 34 : GW_PAGE * (e) * ((cells) == CELLS_F16 ? 2 : 4))
+    (GW_PAGE * (e) / 32 * ((cells) == CELLS_Q8_0 ? 34 : (cells) == CELLS_F16 ? 64 : 128))
 #define BYTES_OF_k(e) BYTES_OF_CELLS(K_CELLS, e)
 #define BYTES_OF_v(e) BYTES_OF_CELLS(V_CELLS, e)
 #define BYTES_OF(name, e) BYTES_OF_##name(e)

@@ -147,9 +147,9 @@ static inline void put_cells(const form_head *t, __global CELL *cells, int is_v,
  * gw_norm_span. */
 KERNEL(ROPE_ITEMS)
 rope_form(STEP, IN(in), OUT(k), OUT(v), IN(pages), IN(q_norm), IN(k_norm), IN(table), IN(factor),
-          OUT(turned), const int first, const int heads, const int kv_heads, const int e, const int ev, const int r,
-          const int page_stride, const int span, const int how, const float eps,
-          const int flags SPLIT_ARGS) {
+          OUT(turned), const int first, const int heads, const int kv_heads, const int e,
+          const int ev, const int r, const int page_stride, const int span, const int how,
+          const float eps, const int flags SPLIT_ARGS) {
     const int row = GROUP_ID(1), h = first + GROUP_ID(0), id = LOCAL_ID;
 #ifndef GW_ITEM
     LOCALS_HERE

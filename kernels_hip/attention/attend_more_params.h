@@ -8,10 +8,10 @@
 
 enum { GW_ATTEND_MORE_THREADS = 256, GW_ATTEND_MORE_TEAMS = GW_ATTEND_MORE_THREADS / 32 };
 
-/* gw_attend_more_CACHE: pages on their own, _mixed: of keys and values in two formats; a team per page of a row and head, `side` heads of a KV
- * head next to one another in a block, which read the same tiles; grid (KV heads times ceil(heads
- * of one / side), rows, anything: blocks share the pages). gw_attend_more_join: pages joined; grid
- * (heads, rows). */
+/* gw_attend_more_CACHE, gw_attend_more_mixed (keys and values in two formats): pages on their own;
+ * a team per page of a row and head, `side` heads of a KV head next to one another in a block,
+ * which read the same tiles; grid (KV heads times ceil(heads of one / side), rows, anything: blocks
+ * share the pages). gw_attend_more_join: pages joined; grid (heads, rows). */
 enum { GW_MORE_F32, GW_MORE_F16, GW_MORE_Q8_0 }; /* k_cells, v_cells */
 struct gw_attend_more_params {
     struct gw_step_params step;

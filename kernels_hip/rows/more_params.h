@@ -54,8 +54,9 @@ struct gw_more_norm_params {
 };
 
 /* gw_more_rope_CACHE: any ROPE_KV; a team per head of q, k and v, grid (heads over GW_MORE_TEAMS,
- * rows), those of [first, end): where k and v have two formats, v has a launch of its own. gw_more_lay_CACHE: of many rows whose K is neither rotated nor normed; grid
- * (kv_heads, rows over GW_MORE_LAY_ROWS), dynamic shared memory: e GW_MORE_LAY_STEP cells. */
+ * rows), those of [first, end): where k and v have two formats, v has a launch of its own.
+ * gw_more_lay_CACHE: of many rows whose K is neither rotated nor normed; grid (kv_heads, rows over
+ * GW_MORE_LAY_ROWS), dynamic shared memory: e GW_MORE_LAY_STEP cells. */
 struct gw_more_rope_params {
     struct gw_step_params step;
     GW_DEV(const float) in;     /* [rows, (heads + kv_heads) e + kv_heads ev]  */
