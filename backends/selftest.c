@@ -468,6 +468,7 @@ static gw_status scan(setup *s) {
                                        .eps = 1e-6f,
                                        .q_scale = 0.05f,
                                        .k_scale = 0.2f,
+                                       .low = c->center ? -2.5f : 0.0f,
                                        .high = INFINITY};
     GW_TRY(operand(s, wkv ? 3 * keys + wide : wide + 2 * c->kv_heads * c->e, 1.0f, &s->node.in[0]));
     GW_TRY(operand(s, decays, 2.0f, &s->node.in[2]));
@@ -568,7 +569,9 @@ static gw_status listed(setup *s, const gw_area *a) {
 
 static gw_status compressed(setup *s) {
     const self_case *c = s->c;
-    const gw_area a = {.width = 2 * c->e, .ratio = LIST_RATIO, .entry = c->e};
+    const int blocks = c->op == GW_OP_CHOOSE && c->center;
+    const gw_area a = {
+        .width = blocks ? 0 : 2 * c->e, .ratio = blocks ? 1 : LIST_RATIO, .entry = c->e};
     GW_TRY(operand(s, c->op == GW_OP_COMPRESS ? a.width : c->k, 1.0f, &s->node.in[0]));
     if (c->op == GW_OP_LISTED) {
         return listed(s, &a);
@@ -576,8 +579,12 @@ static gw_status compressed(setup *s) {
     GW_TRY(pages(s, &a, &s->node.in[1], &s->node.in[2]));
     if (c->op == GW_OP_CHOOSE) {
         enum { MOST = 3 };
-        s->node.args.choose = (gw_choose_args){.area = a, .heads = c->heads};
-        return output(s, MOST);
+        s->node.args.choose = (gw_choose_args){.area = a,
+                                               .heads = c->heads,
+                                               .block = blocks ? LIST_RATIO : 0,
+                                               .local = blocks,
+                                               .ties = blocks ? GW_TIES_LOWEST : GW_TIES_COMPLETE};
+        return output(s, MOST * (blocks ? c->heads : 1));
     }
     s->node.args.compress =
         (gw_compress_args){.area = a, .series = 1, .rope_dim = LIST_ROPE, .eps = 1e-5f};

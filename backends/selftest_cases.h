@@ -15,7 +15,7 @@ typedef struct self_case {
                   * adapters together, each row with both */
     gw_scan_kind scan;
     int by_channel; /* SCAN */
-    int center;     /* GROUP_NORM: with a bias */
+    int center;     /* GROUP_NORM: with a bias; SCAN: bounded decays; CHOOSE: blocks by head */
 } self_case;
 
 #define SCAN(what, each, rows, all, of_keys, keys, values)                                         \
@@ -44,6 +44,16 @@ static const self_case fixed_cases[] = {
     SCAN(DELTA, 1, 3, 2, 1, 20, 16),
     SCAN(DELTA, 0, 20, 1, 1, 128, 64), /* a prompt */
     SCAN(DELTA, 1, 20, 1, 1, 128, 64),
+    {.op = GW_OP_SCAN,
+     .scan = GW_SCAN_DELTA,
+     .by_channel = 1,
+     .center = 1,
+     .n = 3,
+     .heads = 2,
+     .kv_heads = 1,
+     .e = 20,
+     .k = 16,
+     .pos = 5},
     SCAN(SSM, 0, 20, 1, 1, 128, 64),
     SCAN(SSM, 0, 3, 2, 1, 16, 20),
     SCAN(SSM, 1, 3, 4, 2, 5, 20),
@@ -65,6 +75,7 @@ static const self_case fixed_cases[] = {
     {.op = GW_OP_GROUP_DOT, .n = 3, .k = 96},
     {.op = GW_OP_COMPRESS, .n = 3, .e = 16, .pos = 5},
     {.op = GW_OP_CHOOSE, .n = 3, .k = 32, .heads = 2, .e = 16, .pos = 20},
+    {.op = GW_OP_CHOOSE, .n = 3, .k = 32, .heads = 2, .e = 16, .pos = 20, .center = 1},
     {.op = GW_OP_LISTED, .n = 3, .k = 32, .heads = 2, .e = 16, .pos = 20},
     {.op = GW_OP_NGRAM, .fmt = GW_FMT_F32, .n = 3, .k = 8, .m = 60, .pos = 5},
     {.op = GW_OP_SAMPLE, .n = 2, .k = 5000, .out = GW_FMT_I32},

@@ -576,7 +576,7 @@ static void oc_scan(op_setup *s) {
                                        .eps = 1e-6f,
                                        .q_scale = 1.0f / (float)c->e,
                                        .k_scale = (float)(1.0 / sqrt(c->e)),
-                                       .low = 0.2f,
+                                       .low = c->bounded ? -2.5f : 0.2f,
                                        .high = 2.0f};
     s->node.in[0] = oc_floats(s, "input", wide + 2 * c->kv_heads * c->e, 1.0f);
     oc_state(s, wide * c->e);

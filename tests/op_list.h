@@ -28,7 +28,7 @@ typedef struct op_case {
     /* General forms; what is 0 is plain. */
     int v_dim, chunk, sinks, slopes; /* ATTENTION, ROPE_KV */
     int digits; /* ATTENTION: 1; 2 some loud channels; 3 a page and a channel of zeros */
-    float cap;                       /* ATTENTION, MIX */
+    float cap;  /* ATTENTION, MIX */
     gw_norm_kind norm_kind;
     gw_norm_span norm_span;
     int norm_after, norm_plain, norm_v, q_factor; /* ROPE_KV; no table where rope_dim is 0 */
@@ -47,13 +47,15 @@ typedef struct op_case {
     int adapters, at_once, own;      /* EXPERTS_LORA; own: of A an input for each expert */
     gw_scan_kind scan;               /* SCAN: heads, kv_heads groups, e keys, v_dim values */
     int taps, by_channel, tiled, together, entries; /* CONV, SCAN; together: both logits in one */
-    int gate_first, wide; /* GROUP_NORM: gates 1, kv_heads groups; wide: a weight for all */
-    int first, pass;      /* HEADS: e columns of a head, k of them multiplied; COLUMNS */
-    int within;           /* ATTENTION, ROPE_KV: values are part of the keys, from `first` on */
-    int ordered;          /* QUANTIZE: of columns */
-    int measure, center;  /* GROUP_NORM */
+    int bounded;                                    /* SCAN of DELTA: decays have a bound      */
+    int block, local, lists; /* CHOOSE, LISTED: of blocks, by head; as of gw_listed_args */
+    int gate_first, wide;    /* GROUP_NORM: gates 1, kv_heads groups; wide: a weight for all */
+    int first, pass;         /* HEADS: e columns of a head, k of them multiplied; COLUMNS */
+    int within;              /* ATTENTION, ROPE_KV: values are part of the keys, from `first` on */
+    int ordered;             /* QUANTIZE: of columns */
+    int measure, center;     /* GROUP_NORM */
     int loud; /* LINEAR: codes and integer scales as large as they come, activations of 127 */
-    float temperature;    /* SAMPLE */
+    float temperature; /* SAMPLE */
     int top_k;
     float top_p, min_p;
 } op_case;
@@ -592,6 +594,12 @@ static const op_case op_cases[] = {
      .v_dim = 32, .pos = 33, .tiled = 1},
     {.op = GW_OP_SCAN, .why = "delta by channel, 64 wide, sequences", .n = 7, .heads = 2,
      .kv_heads = 2, .e = 64, .v_dim = 40, .pos = 33, .by_channel = 1, .slots = 2},
+    {.op = GW_OP_SCAN, .why = "delta by channel, bounded, sequences", .n = 7, .heads = 2,
+     .kv_heads = 2, .e = 32, .v_dim = 16, .by_channel = 1, .bounded = 1, .pos = 20, .slots = 3},
+    {.op = GW_OP_SCAN, .why = "delta by channel, bounded, a prompt", .n = 20, .heads = 1,
+     .kv_heads = 1, .e = 128, .v_dim = 64, .by_channel = 1, .bounded = 1, .tiled = 1},
+    {.op = GW_OP_SCAN, .why = "delta, bounded, one row", .n = 1, .heads = 2, .kv_heads = 1, .e = 64,
+     .v_dim = 64, .bounded = 1, .pos = 3, .slots = 1},
     {.op = GW_OP_SCAN, .why = "delta, a prompt", .n = 40, .heads = 2, .kv_heads = 1, .e = 20,
      .v_dim = 16, .pos = 9, .by_channel = 1},
     {.op = GW_OP_SCAN, .why = "delta, a prompt of whole turns", .n = 34, .heads = 1, .kv_heads = 1,
@@ -784,6 +792,8 @@ static const op_case op_cases[] = {
     {.op = GW_OP_COMPRESS, .why = "means", .n = 9, .e = 40, .taps = 4, .rope_dim = 8, .pos = 62,
      .slots = 2},
     {.op = GW_OP_COMPRESS, .why = "gates", .n = 21, .e = 32, .taps = 8, .gates = 1, .pos = 120},
+    {.op = GW_OP_COMPRESS, .why = "gates, no norm", .n = 9, .e = 40, .taps = 4, .gates = 1,
+     .norm_plain = 1, .pos = 60, .slots = 2},
     {.op = GW_OP_COMPRESS, .why = "two series", .n = 11, .e = 36, .taps = 4, .gates = 2,
      .first = 28, .rope_dim = 8, .interleaved = 1},
     {.op = GW_OP_COMPRESS, .why = "longer than a page", .n = 3, .e = 16, .taps = 128, .gates = 1,
@@ -796,10 +806,23 @@ static const op_case op_cases[] = {
      .pos = 61, .slots = 2},
     {.op = GW_OP_CHOOSE, .why = "equal ones, the lowest", .n = 4, .heads = 2, .e = 3, .m = {9},
      .taps = 1, .gates = 1, .pos = 62, .wild = 1, .tiled = GW_TIES_LOWEST, .bare = 1, .slots = 2},
+    {.op = GW_OP_CHOOSE, .why = "blocks by head", .n = 5, .heads = 3, .e = 20, .m = {4}, .taps = 1,
+     .bare = 1, .block = 5, .local = 1, .tiled = GW_TIES_LOWEST, .pos = 62, .slots = 2},
+    {.op = GW_OP_CHOOSE, .why = "blocks longer than a page, two local", .n = 3, .heads = 2, .e = 8,
+     .m = {2}, .taps = 1, .bare = 1, .block = 70, .local = 2, .tiled = GW_TIES_LOWEST, .pos = 418},
+    {.op = GW_OP_CHOOSE, .why = "blocks, all of few", .n = 9, .heads = 2, .e = 8, .m = {3}, .taps = 1,
+     .bare = 1, .block = 4, .local = 1, .tiled = GW_TIES_LOWEST},
     {.op = GW_OP_CHOOSE, .why = "all", .n = 2, .heads = 1, .e = 16, .m = {40}, .taps = 2,
      .pos = 11},
     {.op = GW_OP_LISTED, .why = "blocks", .n = 4, .heads = 4, .kv_heads = 2, .e = 32,
      .kv = GW_FMT_F16, .m = {20}, .taps = 4, .pos = 150, .slots = 2},
+    {.op = GW_OP_LISTED, .why = "blocks, a list for each KV head", .n = 6, .heads = 4, .kv_heads = 2,
+     .e = 32, .kv = GW_FMT_F16, .m = {9}, .taps = 5, .local = 1, .lists = 2, .pos = 97, .slots = 2},
+    {.op = GW_OP_LISTED, .why = "blocks, lists for two KV heads, two local", .n = 3, .heads = 4,
+     .kv_heads = 4, .e = 32, .kv = GW_FMT_Q8_0, .m = {2}, .taps = 40, .local = 2, .lists = 2,
+     .pos = 238, .slots = 1},
+    {.op = GW_OP_LISTED, .why = "blocks, the first positions", .n = 7, .heads = 2, .kv_heads = 2,
+     .e = 32, .kv = GW_FMT_F32, .m = {3}, .taps = 3, .local = 1, .lists = 2, .slots = 1},
     {.op = GW_OP_LISTED, .why = "entries, sinks", .n = 3, .heads = 3, .kv_heads = 1, .e = 32,
      .kv = GW_FMT_F32, .m = {5}, .taps = 4, .window = 9, .pos = 70, .slots = 1, .both = 1,
      .sinks = 1},

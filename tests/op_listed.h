@@ -69,11 +69,14 @@ static void oc_group_dot(op_setup *s) {
     oc_make_output(s, GW_FMT_F32, c->kv_heads);
 }
 
-/* Entries of e values, of taps positions; gates series; bare: rows as they are. */
+/* Entries of e values, of taps positions; gates series; bare: rows as they are; norm_plain: not
+ * normed. */
 static void oc_compress(op_setup *s) {
     const op_case *c = s->c;
     gw_area a = {.at = 3,
-                 .width = c->bare ? 0 : c->gates == 0 ? c->e : 2 * c->gates * c->e,
+                 .width = c->bare         ? 0
+                          : c->gates == 0 ? c->e
+                                          : 2 * c->gates * c->e,
                  .ratio = c->taps,
                  .entry = c->e};
     gw_tensor *pages, *table;
@@ -88,18 +91,20 @@ static void oc_compress(op_setup *s) {
     s->node.in[1] = pages;
     s->node.in[2] = table;
     s->node.w[0] = c->gates > 0 ? oc_vector(s, "bias", c->taps * c->gates * c->e, 1.0f) : NULL;
-    s->node.w[1] = c->bare ? NULL : oc_vector(s, "norm", c->e, 1.0f);
+    s->node.w[1] = c->bare || c->norm_plain ? NULL : oc_vector(s, "norm", c->e, 1.0f);
     s->node.w[2] = c->rope_dim > 0 ? oc_angles(s) : NULL;
     oc_make_output(s, GW_FMT_F32, 1);
     s->out_bytes = 0;
 }
 
-/* The m[0] best entries of taps positions each; tiled: GW_TIES_; bare: in an area without rows. */
+/* The m[0] best entries of taps positions each; tiled: GW_TIES_; bare: in an area without rows;
+ * block: so many for each head. */
 static void oc_choose(op_setup *s) {
     const op_case *c = s->c;
     gw_area a = {.at = 2, .width = c->bare ? 0 : 7, .ratio = c->taps, .entry = c->e};
     gw_tensor *pages, *table, *q = oc_floats(s, "queries", c->heads * c->e, 1.0f);
-    s->node.args.choose = (gw_choose_args){.area = a, .heads = c->heads, .ties = c->tiled};
+    s->node.args.choose = (gw_choose_args){
+        .area = a, .heads = c->heads, .ties = c->tiled, .block = c->block, .local = c->local};
     oc_area(s, &a, &pages, &table);
     float *at = oc_host(s, q);
     for (int i = 0; i < c->n * c->heads * c->e && c->wild; i++) {
@@ -110,10 +115,35 @@ static void oc_choose(op_setup *s) {
     s->node.in[1] = pages;
     s->node.in[2] = table;
     s->node.in[3] = c->gates > 0 ? oc_floats(s, "weights", c->heads, 1.0f) : NULL;
-    oc_make_output(s, GW_FMT_F32, c->m[0]);
+    oc_make_output(s, GW_FMT_F32, c->m[0] * (c->block > 0 ? c->heads : 1));
 }
 
-/* A list of m[0] elements, 0: all; both: entries of an area, else blocks of taps positions. */
+/* A list of m[0] elements for each of `lists`: complete ones, some left out, others in every other
+ * list. */
+static gw_tensor *oc_lists(op_setup *s) {
+    const op_case *c = s->c;
+    int lists = c->lists > 1 ? c->lists : 1, most = c->m[0];
+    gw_tensor *list = oc_floats(s, "list", lists * most, 1.0f);
+    float *at = oc_host(s, list);
+    for (int i = 0; i < c->n * lists; i++, at += most) {
+        int complete = gw_choose_among(s->step.pos[i / lists], c->taps, c->local), n = 0;
+        int skip = complete > most ? complete - most : 0;
+        for (int k = 0; k < complete && n < most; k++) {
+            if (skip > 0 && (k + i % lists) % 2 == 1) {
+                skip--;
+            } else {
+                at[n++] = (float)k;
+            }
+        }
+        for (; n < most; n++) {
+            at[n] = -1.0f;
+        }
+    }
+    oc_upload(s, list);
+    return list;
+}
+
+/* A list, or all where m[0] is 0; both: entries of an area, else blocks of taps positions. */
 static void oc_listed(op_setup *s) {
     const op_case *c = s->c;
     gw_area a = {.at = 1, .width = 3, .ratio = c->taps, .entry = c->e};
@@ -128,7 +158,9 @@ static void oc_listed(op_setup *s) {
                                            .head_dim = c->e,
                                            .v_dim = c->v_dim,
                                            .v_first = c->first,
-                                           .window = c->window};
+                                           .window = c->window,
+                                           .local = c->local,
+                                           .lists = c->lists};
     if (c->within) {
         s->node.in[2] = NULL;
     }
@@ -140,26 +172,7 @@ static void oc_listed(op_setup *s) {
         s->node.in[5] = pages;
     }
     (void)table;
-    if (c->m[0] > 0) {
-        gw_tensor *list = oc_floats(s, "list", c->m[0], 1.0f);
-        float *at = oc_host(s, list);
-        for (int i = 0; i < c->n; i++) { /* complete ones, some left out */
-            int complete = (s->step.pos[i] + 1) / c->taps, n = 0;
-            int skip = complete > c->m[0] ? complete - c->m[0] : 0;
-            for (int k = 0; k < complete && n < c->m[0]; k++) {
-                if (skip > 0 && k % 2 == 1) {
-                    skip--;
-                } else {
-                    at[i * c->m[0] + n++] = (float)k;
-                }
-            }
-            for (; n < c->m[0]; n++) {
-                at[i * c->m[0] + n] = -1.0f;
-            }
-        }
-        oc_upload(s, list);
-        s->node.in[4] = list;
-    }
+    s->node.in[4] = c->m[0] > 0 ? oc_lists(s) : NULL;
     s->node.w[0] = c->sinks ? oc_vector(s, "sinks", c->heads, 3.0f) : NULL;
     oc_make_output(s, GW_FMT_F32, c->heads * oc_v_dim(c));
 }

@@ -122,6 +122,15 @@ def test_tables_of_ngrams(wave):
 
 
 @pytest.mark.parametrize("wave", WIDTHS)
+@pytest.mark.parametrize("name", ["bailingmoe3", "glm5-next", "hy_v4", "minimax-m3"])
+def test_lists_and_bounded_nets(wave, name):
+    model = DATA / "goldens-families" / name
+    for rows in ("prefill", "5") if wave == WIDTHS[0] else ("5",):
+        args = ("--rows", rows, "--kv-type", "f32")
+        assert logits_hash(model, range(3, 19), *args, *HIP, env=on(wave)) == cpu_hash(model, range(3, 19), *args), rows
+
+
+@pytest.mark.parametrize("wave", WIDTHS)
 @pytest.mark.parametrize("name,width", [("gptq-4-order-shared", LARGE), ("fp8-block-128", 512)])
 def test_packed(tmp_path, wave, name, width):
     """Columns in another order, which products of one row take themselves; tiles of FP8 that are done

@@ -59,6 +59,13 @@ def test_hash(path, args, rows):
     assert logits_hash(path, ids, "--rows", rows, *args, *OPENCL) == want
 
 
+@pytest.mark.parametrize("name", ["bailingmoe3", "glm5-next", "hy_v4", "minimax-m3"])
+def test_lists_and_bounded_nets(name):
+    model = DATA / "goldens-families" / name
+    want = logits_hash(model, range(3, 19), "--rows", "5", "-t", 1, cpu="scalar")
+    assert logits_hash(model, range(3, 19), "--rows", "5", *OPENCL) == want
+
+
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
     """A folder for PoCL's code."""

@@ -89,6 +89,7 @@ CASES = {
                           "patch_size": 2, "max_position_embeddings": 4}}),
     "olmo2": ("olmo2", shape()),
     "olmoe": ("olmoe", shape(num_experts=4, num_experts_per_tok=2, intermediate_size=16)),
+    "olmoe-clip": ("olmoe", shape(num_experts=4, num_experts_per_tok=2, intermediate_size=16, clip_qkv=0.8)),
     "phi2": ("phi", shape(num_key_value_heads=4)),
     "phi3-window": ("phi3", shape(sliding_window=5)),
     "seed_oss": ("seed_oss", shape(head_dim=16, attention_bias=True)),
@@ -117,6 +118,35 @@ CASES = {
     "deepseek32": ("deepseek_v32", shape(**LATENT, **INDEXER)),
     "glm-dsa": ("glm_moe_dsa", shape(**{**LATENT, "num_hidden_layers": 4}, **INDEXER, indexer_types=[
         "full", "shared", "full", "shared"])),
+    "hy_v4": ("hy_v4", shape(**{**LATENT, "num_hidden_layers": 4, "hc_mult": 3, "swiglu_limit": 0.5}, **INDEXER,
+                             hc_magnitude=1.5, indexer_types=["full", "shared", "full", "shared"])),
+    "bailingmoe3": ("bailing_hybrid", shape(**{
+        **LATENT, "num_hidden_layers": 5, "layer_group_size": 2, "head_dim": 8, "num_local_experts": 8,
+        "n_group": 2, "q_lora_rank": None})),
+    "bailingmoe3-low": ("bailing_hybrid", shape(**{
+        **LATENT, "num_hidden_layers": 3, "layer_group_size": 3, "head_dim": 8, "num_local_experts": 4,
+        "kda_safe_gate": False})),
+    "glm5-next": ("glm5_next", {
+        "text_config": shape(**{**LATENT, "num_hidden_layers": 5, "qk_rope_head_dim": 0}, linear_head_dim=8,
+                             linear_num_heads=4, hc_mult=3, hc_sinkhorn_iters=5, swiglu_limit=0.5,
+                             index_n_heads=8, index_head_dim=8, index_topk=8, index_kpool=4,
+                             mlp_layer_types=["dense", *["sparse"] * 4],
+                             layer_types=["linear_attention", *["indexed_attention"] * 2, "linear_attention",
+                                          "indexed_attention"],
+                             indexer_types=["full", "full", "shared", "full", "full"]),
+        "vision_config": {"hidden_size": 16, "depth": 1, "num_heads": 2, "intermediate_size": 16, "patch_size": 4,
+                          "image_size": 16, "out_hidden_size": WIDTH, "projection_intermediate_size": 16}}),
+    "minimax-m3": ("minimax_m3_vl", {
+        "text_config": shape(**{"num_hidden_layers": 3, "num_attention_heads": 8, "intermediate_size": 16},
+                             head_dim=8, rotary_dim=4, dense_intermediate_size=48, shared_intermediate_size=24,
+                              num_local_experts=4, num_experts_per_tok=2, swiglu_limit=1.5, index_n_heads=2, index_head_dim=8,
+                             index_block_size=3, index_topk_blocks=3,
+                             mlp_layer_types=["dense", "sparse", "sparse"],
+                             layer_types=["full_attention", *["minimax_m3_sparse"] * 2], rope_parameters={
+                                 "rope_type": "default", "rope_theta": 5000000.0, "partial_rotary_factor": 0.5}),
+        "projector_hidden_size": 8,
+        "vision_config": {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2,
+                          "intermediate_size": 16, "patch_size": 4, "image_size": 16}}),
     "gemma": ("gemma", shape(head_dim=16, num_key_value_heads=1)),
     "granite_swa": ("granite_swa", shape(num_hidden_layers=4, sliding_window=5, **GRANITE)),
     "jais2": ("jais2", shape(head_dim=8)),

@@ -173,7 +173,11 @@ static void compress_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t i
         x[k] = gw_area_column(a, c->series, l->u.area.pages, l->u.area.page_floats, pages,
                               l->u.area.bias, last, (int)k);
     }
-    l->ops->head_norm(to, x, l->u.area.weight, e, c->eps);
+    if (l->u.area.weight != NULL) {
+        l->ops->head_norm(to, x, l->u.area.weight, e, c->eps);
+    } else {
+        memcpy(to, x, e * sizeof *to);
+    }
     if (r > 0) {
         const float *angles = l->u.area.table + (size_t)(last + 1 - a->ratio) * r;
         l->ops->rope(to + c->first, to + c->first, angles, r, r, c->style == GW_ROPE_INTERLEAVED);
@@ -228,8 +232,35 @@ static void choose_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t i) 
                    out_row(l, i));
 }
 
+/* Row i's list of blocks for head h. */
+static void choose_blocks(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t i, size_t h) {
+    const gw_choose_args *c = &l->u.area.choose;
+    const gw_area *a = &c->area;
+    const int32_t *pages = pages_of(l, worker, i);
+    int n = gw_choose_among(worker->step->pos[i], c->block, c->local);
+    int most = (int)l->width / c->heads;
+    gw_u32 *key = (gw_u32 *)(void *)worker->scratch;
+    const float *q = floats(l->in, l->in_stride, i) + h * (size_t)a->entry;
+    for (int k = 0; k < n && n > most; k++) {
+        key[k] = gw_float_key(gw_area_block_score(a, q, l->u.area.pages, l->u.area.page_floats,
+                                                  pages, k * c->block, (k + 1) * c->block - 1));
+    }
+    gw_choose_keys(key, (int32_t *)(void *)(key + n), n, gw_choose_whole(c->ties, n, n), most,
+                   out_row(l, i) + h * (size_t)most);
+}
+
 static void run_choose(const gw_cpu_launch *l, gw_cpu_worker *worker) {
-    run_rows(l, worker, choose_row);
+    size_t first, end, heads = (size_t)l->u.area.choose.heads;
+    size_t rows = (size_t)gw_cpu_live(l, worker->step);
+    if (l->u.area.choose.block == 0) {
+        run_rows(l, worker, choose_row);
+        return;
+    }
+    while (gw_cpu_take(worker, rows * heads, 1, &first, &end)) {
+        for (size_t p = first; p < end; p++) {
+            choose_blocks(l, worker, p / heads, p % heads);
+        }
+    }
 }
 
 int gw_cpu_accepts_choose(const gw_kernel *kernel, const gw_node *node,
@@ -307,8 +338,10 @@ static void listed_head(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t i,
     const float *list =
         l->u.listed.list != NULL ? floats(l->u.listed.list, l->u.listed.list_stride, i) : NULL;
     int pos = worker->step->pos[i], has_area = l->u.listed.pages != NULL;
-    gw_seen s = gw_listed_seen(pos, a->area.ratio, a->window, has_area,
-                               list != NULL ? (int)(l->u.listed.list_stride / sizeof(float)) : -1);
+    int lists = a->lists > 1 ? a->lists : 1;
+    int most = list != NULL ? (int)(l->u.listed.list_stride / sizeof(float)) / lists : -1;
+    gw_seen s = gw_listed_seen(pos, a->area.ratio, a->window, has_area, most, a->local);
+    list = list != NULL ? list + g / (size_t)(a->kv_heads / lists) * (size_t)most : NULL;
     int32_t *numbers = (int32_t *)(void *)(worker->scratch + l->u.listed.attend);
     float *k = (float *)(void *)(numbers + l->u.listed.most / GW_PAGE + GW_PAGE);
     float *v = l->u.listed.v != NULL ? k + l->u.listed.most * e : NULL;
@@ -381,9 +414,10 @@ gw_status gw_cpu_record_listed(struct gw_segment *segment, const gw_kernel *kern
     size_t context = (size_t)table->dim[1] * GW_PAGE, ratio = (size_t)a->area.ratio;
     size_t e = (size_t)a->head_dim, group = (size_t)(a->heads / a->kv_heads), line = GW_CACHE_LINE;
     size_t ev = a->v_dim > 0 ? (size_t)a->v_dim : e;
-    size_t most = area != NULL ? context / ratio : context,
-           own = area != NULL ? (size_t)a->window : ratio;
-    size_t listed = list != NULL ? (size_t)list->dim[1] * (area != NULL ? 1 : ratio) : most;
+    size_t most = area != NULL ? context / ratio : context;
+    size_t local = a->local > 1 ? (size_t)a->local : 1, lists = a->lists > 1 ? (size_t)a->lists : 1;
+    size_t own = area != NULL ? (size_t)a->window : ratio * local;
+    size_t listed = list != NULL ? (size_t)list->dim[1] / lists * (area != NULL ? 1 : ratio) : most;
     most = (listed < most ? listed : most) + own;
     most = (most + GW_PAGE) / GW_PAGE * GW_PAGE;
     l->run = run_listed;

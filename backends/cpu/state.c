@@ -149,10 +149,9 @@ static scan_room room_of(const gw_cpu_launch *l, const gw_cpu_worker *worker) {
     return (scan_room){at, at + keys, at + 2 * keys, t, t + l->u.state.scan.v_dim};
 }
 
-/* exp(A softplus(x + bias)) */
 static float decay(const gw_cpu_launch *l, size_t h, float x, size_t at) {
     x = l->u.state.bias != NULL ? x + l->u.state.bias[at] : x;
-    return gw_exp(l->u.state.w[h] * gw_softplus(x));
+    return gw_delta_decay(l->u.state.w[h], x, l->u.state.scan.low);
 }
 
 static void load_delta(const gw_cpu_launch *l, int i, size_t h, size_t g, const scan_room *room,

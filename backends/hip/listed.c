@@ -110,26 +110,31 @@ static gw_status record_compress(struct gw_segment *segment, const gw_kernel *ke
 static gw_status record_choose(struct gw_segment *segment, const gw_kernel *kernel,
                                const gw_node *node) {
     const gw_choose_args *a = &node->args.choose;
-    size_t rows = (size_t)segment->rows;
-    size_t room = gw_hip_width(node->in[2]) * GW_PAGE / (size_t)a->area.ratio + 1;
-    size_t bytes = 2 * room * sizeof(uint32_t), at_once = SCRATCH_BYTES / bytes;
+    size_t rows = (size_t)segment->rows, lists = a->block > 0 ? (size_t)a->heads : 1;
+    int each = a->block > 0 ? a->block : a->area.ratio;
+    size_t room = gw_hip_width(node->in[2]) * GW_PAGE / (size_t)each + 1;
+    size_t bytes = lists * 2 * room * sizeof(uint32_t), at_once = SCRATCH_BYTES / bytes;
     struct gw_listed_choose_params p = {.step = gw_hip_step(segment),
                                         .area = area_of(&a->area, node->in[1], node->in[2]),
                                         .in = gw_hip_at(node->in[0]),
                                         .by = at_or_none(node->in[3]),
                                         .out = gw_hip_at(node->out),
                                         .heads = a->heads,
-                                        .most = (int32_t)gw_hip_width(node->out),
+                                        .most = (int32_t)(gw_hip_width(node->out) / lists),
                                         .ties = a->ties,
-                                        .room = (int32_t)room};
+                                        .room = (int32_t)room,
+                                        .block = each,
+                                        .local = a->local,
+                                        .lists = (int32_t)lists};
+    const char *score = a->block > 0 ? "gw_listed_score_blocks" : "gw_listed_score";
     (void)kernel;
     at_once = at_once < 1 ? 1 : at_once > rows ? rows : at_once;
     GW_TRY(gw_hip_scratch(segment, at_once * bytes, &p.keys));
     for (size_t row0 = 0; row0 < rows; row0 += at_once) {
-        size_t n = rows - row0 < at_once ? rows - row0 : at_once;
+        size_t n = lists * (rows - row0 < at_once ? rows - row0 : at_once);
         p.row0 = (int32_t)row0;
         p.rows = (int32_t)n;
-        GW_TRY(launch(segment, node, "gw_listed_score", room, n, 0, &p, sizeof p));
+        GW_TRY(launch(segment, node, score, room, n, 0, &p, sizeof p));
         GW_TRY(launch(segment, node, "gw_listed_choose", n, 1, 1, &p, sizeof p));
     }
     return GW_OK;
@@ -149,9 +154,10 @@ static gw_status record_listed(struct gw_segment *segment, const gw_kernel *kern
     const gw_listed_args *a = &node->args.listed;
     const gw_tensor *list = node->in[4], *area = node->in[5], *table = node->in[3];
     size_t rows = (size_t)segment->rows, context = gw_hip_width(table) * GW_PAGE;
-    size_t ratio = (size_t)a->area.ratio, own = area != NULL ? (size_t)a->window : ratio;
+    size_t local = a->local > 1 ? (size_t)a->local : 1, lists = a->lists > 1 ? (size_t)a->lists : 1;
+    size_t ratio = (size_t)a->area.ratio, own = area != NULL ? (size_t)a->window : ratio * local;
     size_t most = area != NULL ? context / ratio : context;
-    size_t listed = list != NULL ? gw_hip_width(list) * (area != NULL ? 1 : ratio) : most;
+    size_t listed = list != NULL ? gw_hip_width(list) / lists * (area != NULL ? 1 : ratio) : most;
     size_t room = ((listed < most ? listed : most) + own + GW_PAGE) / GW_PAGE * GW_PAGE;
     size_t bytes = (size_t)a->heads * (room + room / GW_PAGE) * sizeof(float);
     size_t at_once = SCRATCH_BYTES / bytes;
@@ -169,8 +175,11 @@ static gw_status record_listed(struct gw_segment *segment, const gw_kernel *kern
                                         .e = a->head_dim,
                                         .ev = a->v_dim > 0 ? a->v_dim : a->head_dim,
                                         .v_first = a->v_first,
-                                        .most = list != NULL ? (int32_t)gw_hip_width(list) : 0,
+                                        .most = list != NULL ? (int32_t)(gw_hip_width(list) / lists)
+                                                             : 0,
                                         .window = a->window,
+                                        .local = a->local,
+                                        .lists = (int32_t)lists,
                                         .room = (int32_t)room,
                                         .kind = kv == GW_FMT_F32   ? 0
                                                 : kv == GW_FMT_F16 ? 1

@@ -291,8 +291,9 @@ static int are_step(const gw_node *nodes) {
     size_t wide = (size_t)a->heads * (size_t)a->v_dim, all = (size_t)a->groups * (size_t)a->k_dim;
     return conv->args.conv.apart <= 1 && conv->args.conv.taps <= (int)GW_STEP_TAPS &&
            !conv->crosses && a->kind == GW_SCAN_DELTA && !a->by_channel && a->k_dim == a->v_dim &&
-           (a->k_dim == 64 || a->k_dim == 128) && gw_hip_width(conv->out) == 2 * all + wide &&
-           !scan->crosses && g->groups == a->heads && !g->measure && norm->w[0] != NULL &&
+           !(a->low < 0.0f) && (a->k_dim == 64 || a->k_dim == 128) &&
+           gw_hip_width(conv->out) == 2 * all + wide && !scan->crosses && g->groups == a->heads &&
+           !g->measure && norm->w[0] != NULL &&
            (norm->in[1] == NULL || gw_hip_width(norm->in[1]) == wide);
 }
 

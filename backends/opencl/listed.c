@@ -113,6 +113,7 @@ gw_status gw_cl_record_compress(struct gw_segment *segment, const gw_kernel *ker
     gw_cl_arg_int(&call, node->w[2] != NULL ? a->rope_dim : 0);
     gw_cl_arg_int(&call, a->style == GW_ROPE_INTERLEAVED);
     gw_cl_arg_float(&call, a->eps);
+    gw_cl_arg_int(&call, present(node->w[1], 0));
     return gw_cl_launch_rows(&call, 1, rows);
 }
 
@@ -122,37 +123,57 @@ static size_t at_once(const struct gw_segment *segment, size_t bytes) {
     return most < 1 ? 1 : most > rows ? rows : most;
 }
 
+/* Keys of `n` rows from row0 on, where rows of keys have room for so many. */
+static gw_status record_scores(struct gw_segment *segment, const gw_node *node, cl_mem keys,
+                               size_t room, size_t row0, size_t n) {
+    const gw_choose_args *a = &node->args.choose;
+    const size_t lists = a->block > 0 ? (size_t)a->heads : 1;
+    gw_cl_call call = call_new(segment, "", a->block > 0 ? "score_blocks" : "score_entries");
+    arg_area(&call, &a->area, node->in[1], node->in[2]);
+    gw_cl_arg_tensor(&call, node->in[0]);
+    if (a->block == 0) {
+        gw_cl_arg_tensor(&call, node->in[3]);
+    }
+    gw_cl_arg_mem(&call, keys, 0);
+    gw_cl_arg_int(&call, a->heads);
+    if (a->block > 0) {
+        gw_cl_arg_int(&call, a->block);
+        gw_cl_arg_int(&call, a->local);
+    }
+    gw_cl_arg_int(&call, (int64_t)(gw_cl_width(node->out) / lists));
+    gw_cl_arg_int(&call, (int64_t)room);
+    gw_cl_arg_int(&call, (int64_t)row0);
+    if (a->block == 0) {
+        gw_cl_arg_int(&call, present(node->in[3], 0));
+    }
+    return gw_cl_launch_rows(&call, room, n * lists);
+}
+
 gw_status gw_cl_record_choose(struct gw_segment *segment, const gw_kernel *kernel,
                               const gw_node *node) {
     const gw_choose_args *a = &node->args.choose;
-    const size_t room = gw_cl_width(node->in[2]) * GW_PAGE / (size_t)a->area.ratio + 1;
-    const size_t bytes = 2 * room * sizeof(cl_uint), each = at_once(segment, bytes);
+    const size_t lists = a->block > 0 ? (size_t)a->heads : 1;
+    const int ratio = a->block > 0 ? a->block : a->area.ratio;
+    const size_t room = gw_cl_width(node->in[2]) * GW_PAGE / (size_t)ratio + 1;
+    const size_t bytes = lists * 2 * room * sizeof(cl_uint), each = at_once(segment, bytes);
     const size_t rows = (size_t)segment->rows;
     cl_mem keys;
     (void)kernel;
     GW_TRY(gw_cl_scratch(segment->device, each * bytes, &keys));
     for (size_t row0 = 0; row0 < rows; row0 += each) {
         const size_t n = rows - row0 < each ? rows - row0 : each;
-        gw_cl_call call = call_new(segment, "", "score_entries");
-        arg_area(&call, &a->area, node->in[1], node->in[2]);
-        gw_cl_arg_tensor(&call, node->in[0]);
-        gw_cl_arg_tensor(&call, node->in[3]);
-        gw_cl_arg_mem(&call, keys, 0);
-        gw_cl_arg_int(&call, a->heads);
-        gw_cl_arg_int(&call, (int64_t)gw_cl_width(node->out));
-        gw_cl_arg_int(&call, (int64_t)room);
-        gw_cl_arg_int(&call, (int64_t)row0);
-        gw_cl_arg_int(&call, present(node->in[3], 0));
-        GW_TRY(gw_cl_launch_rows(&call, room, n));
-        call = call_new(segment, "", "choose");
+        GW_TRY(record_scores(segment, node, keys, room, row0, n));
+        gw_cl_call call = call_new(segment, "", "choose");
         gw_cl_arg_mem(&call, keys, 0);
         gw_cl_arg_tensor(&call, node->out);
-        gw_cl_arg_int(&call, a->area.ratio);
-        gw_cl_arg_int(&call, (int64_t)gw_cl_width(node->out));
+        gw_cl_arg_int(&call, ratio);
+        gw_cl_arg_int(&call, a->local);
+        gw_cl_arg_int(&call, (int64_t)lists);
+        gw_cl_arg_int(&call, (int64_t)(gw_cl_width(node->out) / lists));
         gw_cl_arg_int(&call, a->ties);
         gw_cl_arg_int(&call, (int64_t)room);
         gw_cl_arg_int(&call, (int64_t)row0);
-        GW_TRY(gw_cl_launch_rows(&call, 1, n));
+        GW_TRY(gw_cl_launch_rows(&call, 1, n * lists));
     }
     return GW_OK;
 }
@@ -174,11 +195,15 @@ typedef struct turn {
     int most, flags;
 } turn;
 
+static int lists_of(const gw_listed_args *a) { return a->lists > 1 ? a->lists : 1; }
+
 static void arg_turn(gw_cl_call *call, const gw_node *node, const turn *t) {
     gw_cl_arg_int(call, t->most);
     gw_cl_arg_int(call, node->args.listed.window);
     gw_cl_arg_int(call, (int64_t)t->room);
     gw_cl_arg_int(call, (int64_t)t->row0);
+    gw_cl_arg_int(call, node->args.listed.local);
+    gw_cl_arg_int(call, lists_of(&node->args.listed));
 }
 
 static gw_status record_turn(struct gw_segment *segment, const gw_node *node, const turn *t) {
@@ -232,11 +257,13 @@ gw_status gw_cl_record_listed(struct gw_segment *segment, const gw_kernel *kerne
     const gw_listed_args *a = &node->args.listed;
     const gw_tensor *list = node->in[4], *area = node->in[5];
     const size_t rows = (size_t)segment->rows, context = gw_cl_width(node->in[3]) * GW_PAGE;
-    const size_t ratio = (size_t)a->area.ratio, own = area != NULL ? (size_t)a->window : ratio;
+    const size_t ratio = (size_t)a->area.ratio, local = a->local > 1 ? (size_t)a->local : 1;
+    const size_t own = area != NULL ? (size_t)a->window : ratio * local;
     const size_t most = area != NULL ? context / ratio : context;
-    const size_t listed = list != NULL ? gw_cl_width(list) * (area != NULL ? 1 : ratio) : most;
+    const size_t wide = list != NULL ? gw_cl_width(list) / (size_t)lists_of(a) : 0;
+    const size_t listed = list != NULL ? wide * (area != NULL ? 1 : ratio) : most;
     turn t = {.room = ((listed < most ? listed : most) + own + GW_PAGE) / GW_PAGE * GW_PAGE,
-              .most = list != NULL ? (int)gw_cl_width(list) : 0,
+              .most = (int)wide,
               .flags = present(list, 0) | present(area, 1) | present(node->w[0], 2) |
                        (node->in[2] == NULL) << 3};
     const size_t bytes = (size_t)a->heads * (t.room + 2 * (t.room / GW_PAGE)) * sizeof(float);

@@ -146,7 +146,9 @@ static void make_entry(const gw_node *node, int32_t slot, int32_t last, double *
         }
         out[c] = all / sum;
     }
-    ref_norm_row(out, e, GW_NORM_RMS, a->eps, vector(node->w[1]), NULL);
+    if (node->w[1] != NULL) {
+        ref_norm_row(out, e, GW_NORM_RMS, a->eps, vector(node->w[1]), NULL);
+    }
     ref_turn(out + a->first, a->rope_dim, a->style, node->w[2], first, 0);
 }
 
@@ -171,20 +173,51 @@ static size_t scratch_scores(const gw_node *node, int rows) {
     return scratch_row(node, rows) + (size_t)(table->dim[1] * GW_PAGE);
 }
 
+/* Head h of row i by the key of entry k. */
+static double score_of(const gw_node *node, const gw_step *step, int i, int h, int k) {
+    const gw_area *a = &node->args.choose.area;
+    const float *key = area_entry(node->in[1], node->in[2], a, step->slot[i], k);
+    const float *q = ref_floats(node->in[0], i) + h * a->entry;
+    double s = 0.0;
+    for (int c = 0; c < a->entry; c++) {
+        s += (double)q[c] * (double)key[c];
+    }
+    return s;
+}
+
+/* Lists of blocks, one for each head: a block is as good as its best position. */
+static void choose_blocks(const gw_node *node, const gw_step *step, int i, double *scratch) {
+    const gw_choose_args *a = &node->args.choose;
+    int most = (int)ref_cols(node->out) / a->heads;
+    int before = step->pos[i] / a->block + 1 - a->local, n = before > 0 ? before : 0;
+    gw_u32 *key = calloc(2 * (size_t)n + 1, sizeof *key);
+    for (int h = 0; h < a->heads && key != NULL; h++) {
+        for (int k = 0; k < n; k++) {
+            scratch[k] = -INFINITY;
+            for (int p = k * a->block; p < (k + 1) * a->block; p++) {
+                scratch[k] = fmax(scratch[k], score_of(node, step, i, h, p));
+            }
+            key[k] = gw_float_key((float)scratch[k]);
+        }
+        gw_choose_keys(key, (gw_i32 *)(void *)(key + n), n, gw_choose_whole(a->ties, n, n), most,
+                       ref_floats(node->out, i) + h * most);
+    }
+    free(key);
+}
+
 static void run_choose(const gw_node *node, const gw_step *step, int rows, double *scratch) {
     const gw_choose_args *a = &node->args.choose;
-    int e = a->area.entry, most = (int)ref_cols(node->out);
+    int most = (int)ref_cols(node->out);
     for (int i = 0; i < rows; i++) {
         int complete = (step->pos[i] + 1) / a->area.ratio;
-        const float *q = ref_floats(node->in[0], i);
+        if (a->block > 0) {
+            choose_blocks(node, step, i, scratch);
+            continue;
+        }
         for (int k = 0; k < complete; k++) {
-            const float *key = area_entry(node->in[1], node->in[2], &a->area, step->slot[i], k);
             scratch[k] = 0.0;
             for (int h = 0; h < a->heads; h++) {
-                double s = 0.0, by = 1.0;
-                for (int c = 0; c < e; c++) {
-                    s += (double)q[h * e + c] * (double)key[c];
-                }
+                double s = score_of(node, step, i, h, k), by = 1.0;
                 by = node->in[3] != NULL ? (double)ref_floats(node->in[3], i)[h] : by;
                 scratch[k] += by * (s > 0.0 ? s : 0.0);
             }
@@ -253,14 +286,18 @@ static void attend(const gw_node *node, const gw_step *step, int i, int h, const
     const gw_listed_args *a = &node->args.listed;
     int32_t slot = step->slot[i], pos = step->pos[i];
     int complete = (pos + 1) / a->area.ratio, g = h / (a->heads / a->kv_heads);
-    int has_area = node->in[5] != NULL;
-    int n = node->in[4] != NULL ? (int)ref_cols(node->in[4]) : complete;
+    int has_area = node->in[5] != NULL, lists = a->lists > 1 ? a->lists : 1;
+    if (a->local > 0) {
+        complete = pos / a->area.ratio + 1 - a->local;
+    }
+    int n = node->in[4] != NULL ? (int)ref_cols(node->in[4]) / lists : complete;
+    int first = g / (a->kv_heads / lists) * n; /* of the head's own list */
     int from = has_area ? pos + 1 - a->window : complete * a->area.ratio;
     double top = node->w[0] != NULL ? (double)vector(node->w[0])[h] : -INFINITY;
     double sum = node->w[0] != NULL ? 1.0 : 0.0;
     memset(out, 0, (size_t)value_width(a) * sizeof *out);
     for (int k = 0; k < n; k++) {
-        int x = node->in[4] != NULL ? (int)ref_floats(node->in[4], i)[k] : k;
+        int x = node->in[4] != NULL ? (int)ref_floats(node->in[4], i)[first + k] : k;
         for (int r = 0; x >= 0 && r < (has_area ? 1 : a->area.ratio); r++) {
             see(node, q, slot, g, has_area ? x : x * a->area.ratio + r, has_area, &top, &sum, out);
         }

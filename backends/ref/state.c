@@ -127,7 +127,9 @@ static void delta_row(const gw_node *node, const gw_step *step, int i, double *s
             for (int j = 0; j < a->k_dim; j++) {
                 int at = a->by_channel ? h * a->k_dim + j : h;
                 double g = (double)decay[at] + (bias != NULL ? (double)bias[at] : 0.0);
-                s[j * a->v_dim + c] *= exp((double)vector(node->w[0])[h] * softplus(g));
+                double by = (double)vector(node->w[0])[h];
+                s[j * a->v_dim + c] *=
+                    exp(a->low < 0.0f ? (double)a->low * sigmoid(-by * g) : by * softplus(g));
                 known += (double)kh[j] * kl * s[j * a->v_dim + c];
             }
             double u = ((double)v[h * a->v_dim + c] - known) * strength;

@@ -233,7 +233,7 @@ static void emit_compress(walk *w, const gw_spec_block *b) {
     node->in[2] = table_of(w, 0, w->layer);
     node->w[0] = weight(w, b, 1);
     node->w[1] = weight(w, b, 0);
-    node->w[2] = b->weight[0] >= 0 ? rope_of(w, b, &a.rope_dim, &a.style) : NULL;
+    node->w[2] = a.area.width > 0 ? rope_of(w, b, &a.rope_dim, &a.style) : NULL;
     node->args.compress = a;
     give(w, b, out);
 }
@@ -241,7 +241,9 @@ static void emit_compress(walk *w, const gw_spec_block *b) {
 /* A list that later layers take as well lies where it is kept; what another device has chosen is
  * copied there. */
 static void emit_choose(walk *w, const gw_spec_block *b) {
-    int64_t most = (int64_t)number(w, b, GW_ARG_MOST, 1.0);
+    int block = (int)number(w, b, GW_ARG_BLOCKS, 0.0);
+    int heads = (int)number(w, b, GW_ARG_HEADS, 1.0);
+    int64_t most = (int64_t)number(w, b, GW_ARG_MOST, 1.0) * (block > 0 ? heads : 1);
     gw_tensor *kept = is_kept(w, b->out) ? kept_value(w, b->out) : NULL;
     gw_tensor *out = kept != NULL && kept->device == w->device
                          ? kept
@@ -252,7 +254,9 @@ static void emit_choose(walk *w, const gw_spec_block *b) {
     node->in[2] = table_of(w, 0, w->layer);
     node->in[3] = b->side >= 0 ? as_f32(w, b->side) : NULL;
     node->args.choose = (gw_choose_args){.area = area_of(w, (int)number(w, b, GW_ARG_AREA, 0.0)),
-                                         .heads = (int)number(w, b, GW_ARG_HEADS, 1.0),
+                                         .heads = heads,
+                                         .block = block,
+                                         .local = (int)number(w, b, GW_ARG_LOCAL, 0.0),
                                          .ties = b->flags & GW_FLAG_LOWEST  ? GW_TIES_LOWEST
                                                  : b->flags & GW_FLAG_WHOLE ? GW_TIES_TEXT
                                                                             : GW_TIES_COMPLETE};
@@ -266,18 +270,21 @@ int gw_lists_all(const walk *w, int v) {
     for (int i = 0; i < w->bp->n_blocks; i++) {
         const gw_spec_block *b = &w->bp->block[i];
         if (b->kind == GW_BLOCK_CHOOSE && b->out == v) {
-            all = !w->in->outline && number(w, b, GW_ARG_MOST, 0.0) >= (double)positions;
+            double blocks = number(w, b, GW_ARG_MOST, 0.0) + number(w, b, GW_ARG_LOCAL, 0.0);
+            double reach = blocks * number(w, b, GW_ARG_BLOCKS, 1.0);
+            all = !w->in->outline && reach >= (double)positions;
         }
     }
     return all;
 }
 
-/* Attention over a list of single positions that holds all is plain attention: its bits are equal,
- * and it has faster kernels. */
+/* Attention over a list of positions, or of blocks and the local ones, that holds all is plain
+ * attention: its bits are equal, and it has faster kernels. */
 static void emit_listed(walk *w, const gw_spec_block *b) {
     const gw_layer *l = layer_of(w);
+    int local = (int)number(w, b, GW_ARG_LOCAL, 0.0);
     int single = b->number[GW_ARG_AREA].n == 0 && number(w, b, GW_ARG_RATIO, 0.0) == 1.0;
-    if (single && gw_lists_all(w, b->side)) {
+    if ((single || local > 0) && gw_lists_all(w, b->side)) {
         gw_emit_attention(w, b);
         return;
     }
@@ -291,14 +298,17 @@ static void emit_listed(walk *w, const gw_spec_block *b) {
     node->in[4] = b->side >= 0 ? as_f32(w, b->side) : NULL;
     node->in[5] = area >= 0 ? paged_of(w) : NULL;
     node->w[0] = weight(w, b, 0);
-    node->args.listed = (gw_listed_args){.area = area_of(w, area),
-                                         .scale = l->attn_scale,
-                                         .heads = l->n_heads,
-                                         .kv_heads = l->n_kv_heads,
-                                         .head_dim = l->d_head,
-                                         .v_dim = l->v_head != l->d_head ? l->v_head : 0,
-                                         .v_first = l->v_first > 0 ? l->v_first : 0,
-                                         .window = l->window};
+    node->args.listed =
+        (gw_listed_args){.area = area_of(w, area),
+                         .scale = l->attn_scale,
+                         .heads = l->n_heads,
+                         .kv_heads = l->n_kv_heads,
+                         .head_dim = l->d_head,
+                         .v_dim = l->v_head != l->d_head || l->v_first >= 0 ? l->v_head : 0,
+                         .v_first = l->v_first > 0 ? l->v_first : 0,
+                         .window = l->window,
+                         .local = local,
+                         .lists = (int)number(w, b, GW_ARG_LISTS, 0.0)};
     if (area < 0) {
         node->args.listed.area.ratio = (int)number(w, b, GW_ARG_RATIO, 0.0);
     }

@@ -208,9 +208,8 @@ gw_ngram_args gw_block_ngram(const gw_blueprint *bp, const gw_hparams *hp, int l
     static const struct {
         int slot;
         double absent;
-    } rows[] = {{GW_ARG_SIZE, 2.0}, {GW_ARG_HEADS, 1.0}, {GW_ARG_INDEX, 0.0},
-                {GW_ARG_END, 0.0},  {GW_ARG_BASE, 0.0},  {GW_ARG_SEED, 0.0},
-                {GW_ARG_STATED, 0.0}};
+    } rows[] = {{GW_ARG_SIZE, 2.0}, {GW_ARG_HEADS, 1.0}, {GW_ARG_INDEX, 0.0}, {GW_ARG_END, 0.0},
+                {GW_ARG_BASE, 0.0}, {GW_ARG_SEED, 0.0},  {GW_ARG_STATED, 0.0}};
     double x[sizeof rows / sizeof rows[0]];
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         gw_expr e = b->number[rows[i].slot];
@@ -249,12 +248,12 @@ gw_area gw_block_area(const gw_blueprint *bp, const gw_hparams *hp, int layer,
     enum { WIDEST = 1 << 16, LONGEST = 1 << 14 };
     int series = small_number(bp, hp, layer, b->number[GW_ARG_SERIES], 2);
     gw_area a = {.ratio = small_number(bp, hp, layer, b->number[GW_ARG_RATIO], LONGEST)};
-    if (b->weight[0] < 0) { /* rows as they are */
+    gw_expr width = b->weight[0] < 0 ? b->number[GW_ARG_WIDTH] : bp->weight[b->weight[0]].dim[0];
+    a.entry = small_number(bp, hp, layer, width, WIDEST);
+    if (b->weight[0] < 0 && b->weight[1] < 0) { /* rows as they are */
         a.ratio = 1;
-        a.entry = small_number(bp, hp, layer, b->number[GW_ARG_WIDTH], WIDEST);
         return a;
     }
-    a.entry = small_number(bp, hp, layer, bp->weight[b->weight[0]].dim[0], WIDEST);
     a.width = series == 0 ? a.entry : 2 * series * a.entry;
     a.ratio = a.ratio > 0 ? a.ratio : 1;
     return a;

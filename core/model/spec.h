@@ -21,7 +21,8 @@ gw_status gw_spec_find(const char *where, const char *architecture, const gw_spe
 /* The same of vision towers, NAME-vision: by the architecture of the model in a folder, or by the
  * projector type of an mmproj file. NULL: none is known. */
 const gw_spec *gw_spec_tower(const char *name);
-/* The words of every line `key ...` of a spec, one blank between them; as many as out has room for. */
+/* The words of every line `key ...` of a spec, one blank between them; as many as out has room for.
+ */
 void gw_spec_words(const gw_spec *spec, const char *key, char *out, size_t room);
 /* Is the text of such a family read with this tower's rows? */
 int gw_spec_sees_for(const gw_spec *tower, const char *family);
@@ -262,7 +263,10 @@ enum {
     GW_ARG_SERIES = 4,
     GW_ARG_MOST = 2, /* of choose: GW_ARG_HEADS query heads */
     GW_ARG_AREA = 3, /* of choose, listed */
-    GW_ARG_SIZE = 0, /* of ngram: GW_ARG_HEADS hashes of a length */
+    GW_ARG_BLOCKS = 4,
+    GW_ARG_LOCAL = 5,
+    GW_ARG_LISTS = 2, /* of listed */
+    GW_ARG_SIZE = 0,  /* of ngram: GW_ARG_HEADS hashes of a length */
     GW_ARG_INDEX = 2,
     GW_ARG_BASE = 3,
     GW_ARG_SEED = 4,

@@ -84,7 +84,8 @@ static const block_rule rules[GW_BLOCK_KINDS] = {
         {{"decay", 'v', 0, 1}, {"beta", 'v', 1, 1}, {"heads", 'n', GW_ARG_HEADS, 1},
          {"groups", 'n', GW_ARG_GROUPS, 1}, {"keys", 'n', GW_ARG_KEYS, 1},
          {"values", 'n', GW_ARG_VALUES, 1}, {"tiled", 'n', GW_ARG_TILED, 1},
-         {"channels", 'f', GW_FLAG_BY_CHANNEL, 0}, {"eps", 'n', GW_ARG_EPS, 1}}},
+         {"channels", 'f', GW_FLAG_BY_CHANNEL, 0}, {"eps", 'n', GW_ARG_EPS, 1},
+         {"low", 'n', GW_ARG_LOW, 1}}},
     [GW_BLOCK_SSM] = {"ssm", LAYER, LAYER, 0, 3, 3, LAST, 0,
         {{"steps", 'v', 0, 1}, {"heads", 'n', GW_ARG_HEADS, 1}, {"groups", 'n', GW_ARG_GROUPS, 1},
          {"keys", 'n', GW_ARG_KEYS, 1}, {"values", 'n', GW_ARG_VALUES, 1},
@@ -126,10 +127,12 @@ static const block_rule rules[GW_BLOCK_KINDS] = {
     [GW_BLOCK_CHOOSE] = {"choose", LAYER, LAYER, 0, 0, 0, LAST, 0,
         {{"weights", 'v', 0, 1}, {"heads", 'n', GW_ARG_HEADS, 1}, {"most", 'n', GW_ARG_MOST, 1},
          {"area", 'n', GW_ARG_AREA, 1}, {"whole", 'f', GW_FLAG_WHOLE, 0},
-         {"lowest", 'f', GW_FLAG_LOWEST, 0}}},
+         {"lowest", 'f', GW_FLAG_LOWEST, 0}, {"blocks", 'n', GW_ARG_BLOCKS, 1},
+         {"local", 'n', GW_ARG_LOCAL, 1}}},
     [GW_BLOCK_LISTED] = {"listed", LAYER, LAYER, 0, 0, 0, LAST, 0,
         {{"list", 'v', 0, 1}, {"sinks", 'w', 0, 1}, {"area", 'n', GW_ARG_AREA, 1},
-         {"ratio", 'n', GW_ARG_RATIO, 1}}},
+         {"ratio", 'n', GW_ARG_RATIO, 1}, {"local", 'n', GW_ARG_LOCAL, 1},
+         {"lists", 'n', GW_ARG_LISTS, 1}}},
     [GW_BLOCK_NGRAM] = {"ngram", LAYER, LAYER, 0, 1, 1, NOTHING, 0,
         {{"size", 'n', GW_ARG_SIZE, 1}, {"heads", 'n', GW_ARG_HEADS, 1},
          {"index", 'n', GW_ARG_INDEX, 1}, {"base", 'n', GW_ARG_BASE, 1},
@@ -390,9 +393,8 @@ static gw_status finish(gw_spec_reader *r, const block_rule *rule, gw_spec_block
     if (b->kind == GW_BLOCK_LISTED && b->side < 0 && b->number[GW_ARG_AREA].n == 0) {
         return gw_spec_fail(r, "listed needs 'list VALUE' or 'area NUMBER'");
     }
-    if (b->kind == GW_BLOCK_COMPRESS &&
-        (b->weight[0] < 0) != (b->number[GW_ARG_WIDTH].n > 0 && b->weight[1] < 0)) {
-        return gw_spec_fail(r, "compress needs a norm, or '-' and 'width NUMBER' alone");
+    if (b->kind == GW_BLOCK_COMPRESS && (b->weight[0] < 0) != (b->number[GW_ARG_WIDTH].n > 0)) {
+        return gw_spec_fail(r, "compress needs a norm, or '-' and 'width NUMBER'");
     }
     if (b->kind == GW_BLOCK_ROUTE && b->number[GW_ARG_USED].n == 0) {
         return gw_spec_fail(r, "route needs 'used NUMBER'");
@@ -440,8 +442,8 @@ static gw_status read_block(gw_spec_reader *r, const gw_spec_line *l, gw_block_k
         GW_TRY(read_act(r, l->word[at++], &b));
     }
     for (; is_role_place(rule, l, at, roles); roles++) {
-        int bare = kind == GW_BLOCK_NORM || kind == GW_BLOCK_NORM_GROUPS ||
-                   kind == GW_BLOCK_COMPRESS;
+        int bare =
+            kind == GW_BLOCK_NORM || kind == GW_BLOCK_NORM_GROUPS || kind == GW_BLOCK_COMPRESS;
         int spare = kind == GW_BLOCK_EXPERTS || bare ? 0 : 1;
         GW_TRY(read_role(r, l->word[at++], b.section, spare, &b.weight[roles]));
     }

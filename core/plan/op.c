@@ -232,9 +232,9 @@ static gw_status check_attention(const gw_node *node) {
         (node->w[2] != NULL && !is_vector(node->w[2], a->heads * (2 * (int64_t)a->reach + 1)))) {
         return refuse(node, "the bias by distance", node->w[2], "f32 [h (2 reach + 1)]");
     }
-    if (node->in[2] == NULL && (a->v_dim < 1 || a->v_first < 0 || a->v_first > a->head_dim - ev ||
-                                node->in[1] == NULL ||
-                                !gw_cache_parts(node->in[1]->fmt, a->head_dim, a->v_first, ev))) {
+    if (node->in[2] == NULL &&
+        (a->v_dim < 1 || a->v_first < 0 || a->v_first > a->head_dim - ev || node->in[1] == NULL ||
+         !gw_cache_parts(node->in[1]->fmt, a->head_dim, a->v_first, ev))) {
         return refuse(node, "the K cache", node->in[1], "keys that have the values in them");
     }
     if (a->digits && !gw_attn_in_digits(node)) {
@@ -543,7 +543,8 @@ static gw_status check_compress(const gw_node *node) {
         return refuse(node, "the input", x, "f32 [n, e], or [n, 2 series e]");
     }
     if (bare ? a->series > 0 || node->w[0] != NULL || node->w[1] != NULL
-             : !is_vector(node->w[1], e) || (a->series == 0) != (node->w[0] == NULL) ||
+             : (node->w[1] == NULL ? a->series == 0 : !is_vector(node->w[1], e)) ||
+                   (a->series == 0) != (node->w[0] == NULL) ||
                    (a->series > 0 && !is_vector(node->w[0], a->area.ratio * a->series * e))) {
         return refuse(node, "the norm or the bias", node->w[1], "f32 [e], [ratio series e]");
     }
@@ -561,8 +562,14 @@ static gw_status check_choose(const gw_node *node) {
         !same_rows(x, y)) {
         return refuse(node, "the queries", x, "f32 [n, heads e]");
     }
-    if (by != NULL && (!is_matrix(by, GW_FMT_F32, a->heads) || !same_rows(by, y))) {
-        return refuse(node, "the weights", by, "f32 [n, heads]");
+    if (by != NULL && (!is_matrix(by, GW_FMT_F32, a->heads) || !same_rows(by, y) || a->block > 0)) {
+        return refuse(node, "the weights", by, "f32 [n, heads], none of blocks");
+    }
+    if (a->block < 0 || a->local < 0 || (a->block > 0) != (a->local > 0) ||
+        (a->block > 0 &&
+         (a->area.width > 0 || a->ties != GW_TIES_LOWEST || y->dim[1] % a->heads != 0))) {
+        return refuse(node, "the lists of blocks", y,
+                      "of single positions, local blocks among them, a list for each head");
     }
     return is_matrix(y, GW_FMT_F32, y->dim[1]) ? GW_OK
                                                : refuse(node, "the output", y, "f32 [n, C]");
@@ -594,11 +601,14 @@ static gw_status check_listed(const gw_node *node) {
         if (table == NULL || table->n_dim != 2 || table->fmt != GW_FMT_I32) {
             return refuse(node, "the page table", table, "i32 [slots, pages]");
         }
-        return list != NULL && a->area.ratio > 0
+        int lists = a->lists > 1 ? a->lists : 1;
+        return list != NULL && a->area.ratio > 0 && a->local >= 0 && a->kv_heads % lists == 0 &&
+                       list->dim[1] % lists == 0
                    ? GW_OK
-                   : refuse(node, "the list", list, "f32 [n, C], of blocks");
+                   : refuse(node, "the list", list, "f32 [n, C], of blocks, for whole KV heads");
     }
-    if (a->window < 1 || a->kv_heads != 1 || a->area.entry != e || ev != e || v == NULL) {
+    if (a->window < 1 || a->kv_heads != 1 || a->area.entry != e || ev != e || v == NULL ||
+        a->local != 0 || a->lists > 1) {
         return refuse(node, "the area", node->in[5], "entries of one head's width, and a window");
     }
     return check_area(node, &a->area, node->in[5], node->in[3]);
@@ -619,7 +629,8 @@ static gw_status check_ngram(const gw_node *node) {
     }
     gw_ngram g;
     gw_ngram_init(&g, a);
-    const char *want = !gw_ngram_agrees(&g, a) ? "one of this seed (its first multiplier is another)"
+    const char *want = !gw_ngram_agrees(&g, a)
+                           ? "one of this seed (its first multiplier is another)"
                        : w->dim[0] < g.first[hashes - 1] + g.rows[hashes - 1] ? "of more rows"
                                                                               : NULL;
     return want != NULL ? refuse(node, "the table", w, want) : gw_op_check_state(node, a->size - 1);
@@ -838,7 +849,8 @@ static void cost_listed(const gw_node *node, int rows, int positions, double *by
     const gw_listed_args *a = &node->args.listed;
     int has_area = node->in[5] != NULL;
     double entries = (double)positions / a->area.ratio;
-    double most = node->in[4] != NULL ? (double)node->in[4]->dim[1] : entries;
+    int lists = a->lists > 1 ? a->lists : 1;
+    double most = node->in[4] != NULL ? (double)(node->in[4]->dim[1] / lists) : entries;
     entries = entries < most ? entries : most;
     double own = has_area ? a->window : a->area.ratio;
     double cells = 2.0 * a->kv_heads * a->head_dim * cell_bytes(node->in[1]);

@@ -94,8 +94,8 @@ typedef enum gw_op {
     GW_OP_GROUP_DOT, /* out[n,G] f32 = sum of in0 * in1 over each of G groups of columns, * scale;
                       * with root: its sign times the root of its size, 1e-6 at least            */
     GW_OP_COMPRESS,  /* in0 = rows [n,W] f32 go to the area in1 at step.pos; each entry of the area
-                      * that a row completes is made of the rows before: normed by w1 [e], rotated
-                      * by w2 (rope table, may be NULL); w0 = bias of gates [ratio*series*e]. An
+                      * that a row completes is made of the rows before: normed by w1 [e] (NULL,
+                      * of gated ones: as it is), rotated by w2 (rope table, may be NULL); w0 = bias of gates [ratio*series*e]. An
                       * area without rows: they are the entries, and w0, w1, w2 are NULL. in2 =
                       * page table; out[n,1] is left as it is (gw_compress_args)                 */
     GW_OP_CHOOSE,    /* out[n,C] f32 = the C best complete entries of the area in1 (keys [e]), in
@@ -164,9 +164,9 @@ typedef struct gw_scan_args {
     gw_scan_kind kind;
     int heads, groups, k_dim, v_dim; /* h, g (a divisor of h), k, v               */
     int by_channel; /* DELTA: the decay is [n, h*k], SSM: [n, h*v]; else [n, h]   */
-    int tiled; /* head i has q, k of group i mod g, else those of group i / (h / g) */
+    int tiled;      /* head i has q, k of group i mod g, else those of group i / (h / g) */
     float eps, q_scale, k_scale; /* DELTA: of the norms                            */
-    float low, high;             /* SSM                                            */
+    float low, high;             /* SSM; DELTA: low < 0 bounds decays (gw_delta_decay of act.h) */
 } gw_scan_args;
 /* DELTA with in3 == in2: both logits side by side, [n, 2 h]. */
 
@@ -227,19 +227,23 @@ typedef struct gw_compress_args {
     float eps;
 } gw_compress_args;
 
-/* ties, GW_TIES_ of area.h: which of equal scores; what is read at once ends at step.last. */
+/* ties, GW_TIES_ of area.h: which of equal scores; what is read at once ends at step.last. block >
+ *0 : every head has a list of its own, of blocks of so many positions of an area without rows,
+ *among those before the `local` last ones. */
 typedef struct gw_choose_args {
     gw_area area;
-    int heads, ties;
+    int heads, ties, block, local;
 } gw_choose_args;
 
 /* LISTED. Its positions: with an area the last `window` ones, the own one included; else those
  * behind the last complete block of `area.ratio`, whose chosen ones are listed; none where blocks
- * are single positions. */
+ * are single positions; `local` blocks up to the own one where that is not 0. lists > 1: so many
+ * lists side by side, one for each kv_heads / lists KV heads. */
 typedef struct gw_listed_args {
     gw_area area;
     float scale;
     int heads, kv_heads, head_dim, v_dim, v_first, window; /* v_dim, v_first: as of ATTENTION */
+    int local, lists;
 } gw_listed_args;
 /* Cards that compute a layer together. A product's rows are cut over them, and what each has made
  * is handed to all: sums are those of one card, and so are the bits. */
@@ -292,8 +296,8 @@ typedef struct gw_experts_args {
     gw_order order;
     /* Of products of adapters (core/model/lora_bank.h): the common rank, else 0. Expert 0 is then
      * all zeros, and of each other expert's rows of EXPERTS_DOWN's w0 those below end[k], from
-     * end[k - 1] on, have values in columns [part[k] * rank, (part[k] + 1) * rank) alone; part[k] -1:
-     * none. */
+     * end[k - 1] on, have values in columns [part[k] * rank, (part[k] + 1) * rank) alone; part[k]
+     * -1: none. */
     int rank, end[3], part[3];
 } gw_experts_args;
 /* Adapters of experts: float w0 in GW_LAYOUT_ROWS. */
@@ -400,8 +404,8 @@ typedef struct gw_op_info {
 
 const gw_op_info *gw_op_describe(gw_op op);
 
-/* Formats of caches (caches.c). Bits of a code where k and v are rotated (core/tensor/cells.h): 4, 5;
- * else 0. */
+/* Formats of caches (caches.c). Bits of a code where k and v are rotated (core/tensor/cells.h): 4,
+ * 5; else 0. */
 int gw_cache_bits(gw_fmt fmt);
 /* Can keys, or values, of this width be in a cache of the format? */
 int gw_cache_takes(gw_fmt fmt, int e);

@@ -82,6 +82,31 @@ GW_FN float gw_area_score(GW_GLOBAL const float *q, GW_GLOBAL const float *by, i
     return sum + 0.0f;
 }
 
+/* The same of one head's query q [e] and the best of the positions from `first` to `last`, whose
+ * keys are the entries of an area without rows: the largest product, negative ones too. */
+GW_FN float gw_area_block_score(const gw_area *a, GW_GLOBAL const float *q,
+                                GW_GLOBAL const float *pages, size_t page_floats,
+                                GW_GLOBAL const gw_i32 *table, int first, int last) {
+    float top = 0.0f;
+    for (int p = first; p <= last; p++) {
+        GW_GLOBAL const float *key =
+            pages + (size_t)table[p / GW_AREA_POSITIONS] * page_floats + gw_area_entry(a, p);
+        float s = 0.0f;
+        for (int c = 0; c < a->entry; c++) {
+            s = GW_FMA(q[c], key[c], s);
+        }
+        top = p == first || s > top ? s : top;
+    }
+    return top;
+}
+
+/* How many entries, or blocks of `ratio` positions, a row at `pos` may choose among: the complete
+ * ones; where `near` blocks up to its own are always seen, those before them. */
+GW_FN int gw_choose_among(int pos, int ratio, int near) {
+    int before = pos / ratio + 1 - near;
+    return near == 0 ? (pos + 1) / ratio : before > 0 ? before : 0;
+}
+
 /* ---- equal scores --------------------------------------------------------------------------- */
 
 /* order[0 .. k): the k largest of n keys, as quickselect by medians of three leaves them (Hoare
@@ -200,9 +225,10 @@ GW_FN void gw_choose_keys(GW_GLOBAL gw_u32 *key, GW_GLOBAL gw_i32 *order, int co
 typedef struct gw_seen {
     int listed, each, from; /* each: items of an element of the list */
 } gw_seen;
-/* With ratio 1 and no area the list is all that is seen. */
-GW_FN gw_seen gw_listed_seen(int pos, int ratio, int window, int has_area, int most) {
-    int complete = (pos + 1) / ratio, first = has_area ? pos + 1 - window : complete * ratio;
+/* With ratio 1 and no area the list is all that is seen. near: as of gw_choose_among. */
+GW_FN gw_seen gw_listed_seen(int pos, int ratio, int window, int has_area, int most, int near) {
+    int complete = gw_choose_among(pos, ratio, near);
+    int first = has_area ? pos + 1 - window : complete * ratio;
     gw_seen s;
     complete = most >= 0 && complete > most ? most : complete;
     s.each = has_area ? 1 : ratio;

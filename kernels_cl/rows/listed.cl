@@ -125,9 +125,9 @@ KERNEL_OF_ANY_SIZE compress(STEP, AREA, IN(bias), const int series) {
     }
 }
 
-/* Behind compress: its norm and rotation. Items: one. */
+/* Behind compress: its norm and rotation. Items: one. flags: a norm. */
 KERNEL_OF_ANY_SIZE finish_entry(STEP, AREA, IN(weight), IN(table), const int first, const int r,
-                                const int interleaved, const float eps) {
+                                const int interleaved, const float eps, const int flags) {
     const int row = GROUP_ID(1);
     AWAIT;
     if (row >= LIVE || ITEM_ID != 0) {
@@ -147,7 +147,7 @@ KERNEL_OF_ANY_SIZE finish_entry(STEP, AREA, IN(weight), IN(table), const int fir
         }
     }
     const float by = gw_rms_scale(gw_fold_lanes(lane), e, eps);
-    for (int c = 0; c < e; c++) {
+    for (int c = 0; c < e && HAS(0); c++) {
         to[c] = (to[c] * by) * READS(float, weight)[c];
     }
     __global const float *angles = READS(float, table) + (size_t)(last + 1 - a.ratio) * r;
@@ -182,19 +182,42 @@ KERNEL_OF_ANY_SIZE score_entries(STEP, AREA, IN(in), IN(by), OUT(keys), const in
     }
 }
 
-/* Behind score_entries. Items: one. */
-KERNEL_OF_ANY_SIZE choose(STEP, OUT(keys), OUT(out), const int ratio, const int most,
-                          const int ties, const int room, const int row0) {
-    const int here = GROUP_ID(1), row = row0 + here;
+/* Of blocks of positions, by each of `heads` heads alone, which are rows of keys. Items: blocks. */
+KERNEL_OF_ANY_SIZE score_blocks(STEP, AREA, IN(in), OUT(keys), const int heads, const int block,
+                                const int near, const int most, const int room,
+                                const int row0) {
+    const int here = GROUP_ID(1), row = row0 + here / heads;
+    AWAIT;
+    if (row >= LIVE) {
+        return;
+    }
+    AREA_HERE;
+    const int among = gw_choose_among(STEP_POS(row), block, near);
+    __global const int *table = MAPPED(row);
+    __global const float *q =
+        READS(float, in) + ((size_t)row * heads + here % heads) * a.entry;
+    for (int k = ITEM_ID; k < among && among > most; k += ITEM_COUNT) {
+        WRITES(uint, keys)[(size_t)here * 2 * room + k] = gw_float_key(
+            gw_area_block_score(&a, q, WRITES(float, pages), (size_t)page_floats, table,
+                                k * block, (k + 1) * block - 1));
+    }
+}
+
+/* The next launch after score_entries or score_blocks; rows of `lists` lists. Items: one. */
+KERNEL_OF_ANY_SIZE choose(STEP, OUT(keys), OUT(out), const int ratio, const int near,
+                          const int lists, const int most, const int ties, const int room,
+                          const int row0) {
+    const int here = GROUP_ID(1), row = row0 + here / lists;
     AWAIT;
     if (row >= LIVE || ITEM_ID != 0) {
         return;
     }
     __global uint *key = WRITES(uint, keys) + (size_t)here * 2 * room;
-    const int complete = (STEP_POS(row) + 1) / ratio, text = (STEP_LAST(row) + 1) / ratio;
+    const int complete = gw_choose_among(STEP_POS(row), ratio, near);
+    const int text = (STEP_LAST(row) + 1) / ratio;
     gw_choose_keys(key, (__global int *)(key + room), complete,
                    gw_choose_whole(ties, complete, text), most,
-                   WRITES(float, out) + (size_t)row * most);
+                   WRITES(float, out) + ((size_t)row * lists + here % lists) * most);
 }
 
 /* ---- LISTED ---------------------------------------------------------------------------------- */
@@ -214,16 +237,18 @@ KERNEL_OF_ANY_SIZE choose(STEP, OUT(keys), OUT(out), const int ratio, const int 
 #define LISTED_HERE                                                                                \
     AREA_HERE;                                                                                     \
     const int pos = STEP_POS(row), pages_room = (room + GW_PAGE - 1) / GW_PAGE;                    \
-    const gw_seen seen = gw_listed_seen(pos, a.ratio, window, HAS(1), HAS(0) ? most : -1);         \
+    const gw_seen seen = gw_listed_seen(pos, a.ratio, window, HAS(1), HAS(0) ? most : -1, near);  \
     const int all = seen.listed + pos + 1 - seen.from, count = (all + GW_PAGE - 1) / GW_PAGE;      \
     __global const int *table = MAPPED(row);                                                       \
-    __global const float *chosen = READS(float, list) + (size_t)row * most
-/* Of item n: an entry of the area (`entry`), or a position of the cache: its page and place. */
+    __global const float *chosen = READS(float, list) + (size_t)row * lists * most
+/* Of item n, for KV head g: an entry of the area (`entry`), or a position of the cache: its page
+ * and place. */
 #define ITEM_HERE(n)                                                                               \
     __global const float *entry = 0;                                                               \
     int place = seen.from + (n)-seen.listed;                                                       \
     if ((n) < seen.listed) {                                                                       \
-        const int element = (n) / seen.each, of = HAS(0) ? (int)chosen[element] : element;         \
+        const int element = (n) / seen.each, own = g / (kv_heads / lists) * most + element;        \
+        const int of = HAS(0) ? (int)chosen[own] : element;                                        \
         const int last = gw_area_last(&a, of);                                                     \
         place = of * seen.each + (n) % seen.each;                                                  \
         if (HAS(1)) {                                                                              \
@@ -240,7 +265,8 @@ KERNEL_OF_ANY_SIZE choose(STEP, OUT(keys), OUT(out), const int ratio, const int 
 KERNEL_OF_ANY_SIZE listed_scores(STEP, AREA, IN(q), OUT(k), IN(list), OUT(scores),
                                  const int heads, const int kv_heads, const int e, const int most,
                                  const int window, const int room, const int row0,
-                                 const float scale, const int flags SPLIT_ARGS) {
+                                 const int near, const int lists, const float scale,
+                                 const int flags SPLIT_ARGS) {
     const int here = GROUP_ID(1), row = row0 + here;
     AWAIT;
     if (row >= LIVE) {
@@ -265,7 +291,8 @@ KERNEL_OF_ANY_SIZE listed_scores(STEP, AREA, IN(q), OUT(k), IN(list), OUT(scores
  * Items: heads times pages. */
 KERNEL_OF_ANY_SIZE listed_weights(STEP, AREA, IN(list), OUT(scores), const int heads,
                                   const int most, const int window, const int room,
-                                  const int row0, const int flags) {
+                                  const int row0, const int near, const int lists,
+                                  const int flags) {
     const int here = GROUP_ID(1), row = row0 + here;
     AWAIT;
     if (row >= LIVE) {
@@ -295,7 +322,8 @@ KERNEL_OF_ANY_SIZE listed_weights(STEP, AREA, IN(list), OUT(scores), const int h
 KERNEL_OF_ANY_SIZE listed_values(STEP, AREA, OUT(v), IN(list), IN(sinks), OUT(scores), OUT(out),
                                  const int heads, const int kv_heads, const int e, const int ev,
                                  const int v_first, const int most, const int window,
-                                 const int room, const int row0, const int flags SPLIT_ARGS) {
+                                 const int room, const int row0, const int near, const int lists,
+                                 const int flags SPLIT_ARGS) {
     const int here = GROUP_ID(1), row = row0 + here;
     AWAIT;
     if (row >= LIVE) {

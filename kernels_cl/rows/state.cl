@@ -114,15 +114,14 @@ KERNEL_OF_ANY_SIZE scan_prepare(STEP, IN(in), IN(decay), IN(beta), IN(a), IN(bia
         __global const float *logits = READS(float, decay) + (size_t)row * wide;
         __global float *d = to + 2 * all;
         for (int j = h * decays; j < (h + 1) * decays; j++) {
-            float v = gw_softplus(HAS(0) ? logits[j] + READS(float, bias)[j] : logits[j]);
-            v = delta ? v : within(v, low, high);
-            if (!delta) {
-                d[heads * decays + h] = v;
-                v = gw_exp(v * READS(float, a)[h]);
+            const float v = HAS(0) ? logits[j] + READS(float, bias)[j] : logits[j];
+            if (delta) {
+                d[j] = gw_delta_decay(READS(float, a)[h], v, low);
             } else {
-                v = gw_exp(READS(float, a)[h] * v);
+                const float t = within(gw_softplus(v), low, high);
+                d[heads * decays + h] = t;
+                d[j] = gw_exp(t * READS(float, a)[h]);
             }
-            d[j] = v;
         }
         if (delta) {
             const size_t own = (size_t)row * heads + h;

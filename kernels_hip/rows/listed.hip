@@ -118,7 +118,7 @@ GW_KERNEL(gw_listed_compress, struct gw_listed_compress_params, GW_LISTED_THREAD
         sum = GW_FMA(v, v, sum);
     }
     const float r = gw_rms_scale(gw_fold(sum), e, p.eps);
-    for (int c = lane; c < e; c += GW_LANES) {
+    for (int c = lane; c < e && p.weight; c += GW_LANES) {
         to[c] = (to[c] * r) * p.weight[c];
     }
     gw_sync_team();
@@ -155,6 +155,26 @@ GW_KERNEL(gw_listed_score, struct gw_listed_choose_params, GW_LISTED_THREADS) {
     p.keys[(size_t)here * 2 * p.room + k] = gw_float_key(score);
 }
 
+/* Blocks of positions, by each head alone. */
+GW_KERNEL(gw_listed_score_blocks, struct gw_listed_choose_params, GW_LISTED_THREADS) {
+    const int here = (int)blockIdx.y, row = p.row0 + here / p.lists, h = here % p.lists;
+    const int k = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row >= gw_live(p.step)) {
+        return;
+    }
+    const gw_area a = area_of(p.area);
+    const int among = gw_choose_among(gw_step_pos(p.step, row), p.block, p.local);
+    if (k >= among || among <= p.most) {
+        return;
+    }
+    const float *q = p.in + ((size_t)row * p.lists + h) * a.entry;
+    p.keys[(size_t)here * 2 * p.room + k] = gw_float_key(
+        gw_area_block_score(&a, q, p.area.pages, (size_t)p.area.page_floats,
+                            mapped_of(p.step, p.area, row), k * p.block, (k + 1) * p.block - 1));
+}
+
 GW_DEVICE int team_sum(int v) {
     for (int h = GW_LANES / 2; h > 0; h /= 2) {
         v += gw_shuffle_xor(v, h);
@@ -172,8 +192,8 @@ GW_DEVICE int count_from(const uint32_t *key, int n, uint32_t least) {
 
 /* gw_choose_keys by a team. */
 GW_KERNEL(gw_listed_choose, struct gw_listed_choose_params, GW_LISTED_THREADS) {
-    const int here = (int)blockIdx.x * GW_LISTED_TEAMS + gw_team(), row = p.row0 + here;
-    const int lane = gw_lane(), most = p.most;
+    const int here = (int)blockIdx.x * GW_LISTED_TEAMS + gw_team();
+    const int row = p.row0 + here / p.lists, lane = gw_lane(), most = p.most;
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     if (here >= p.rows || row >= gw_live(p.step)) {
@@ -181,8 +201,8 @@ GW_KERNEL(gw_listed_choose, struct gw_listed_choose_params, GW_LISTED_THREADS) {
     }
     uint32_t *key = p.keys + (size_t)here * 2 * p.room, least = 0;
     int32_t *order = (int32_t *)(key + p.room);
-    const int complete = (gw_step_pos(p.step, row) + 1) / p.area.ratio;
-    const int text = (gw_step_last(p.step, row) + 1) / p.area.ratio;
+    const int complete = gw_choose_among(gw_step_pos(p.step, row), p.block, p.local);
+    const int text = (gw_step_last(p.step, row) + 1) / p.block;
     const int whole = gw_choose_whole(p.ties, complete, text);
     const int narrows = complete > most;
     int above = 0, listed = 0;
@@ -210,7 +230,7 @@ GW_KERNEL(gw_listed_choose, struct gw_listed_choose_params, GW_LISTED_THREADS) {
         }
     }
     int made = 0, equal = most - above;
-    float *out = p.out + (size_t)row * most;
+    float *out = p.out + ((size_t)row * p.lists + here % p.lists) * most;
     for (int base = 0; base < complete; base += GW_LANES) {
         const int k = base + lane, in = k < complete;
         const uint32_t own = in && narrows ? key[k] : 0;
@@ -293,13 +313,15 @@ GW_KERNEL(gw_listed_attend, struct gw_listed_attend_params, GW_LISTED_THREADS) {
         return; /* whole teams */
     }
     const int pos = gw_step_pos(p.step, row), pages_room = (p.room + GW_PAGE - 1) / GW_PAGE;
+    const int g = h / (p.heads / p.kv_heads), own = g / (p.kv_heads / p.lists);
     const listed_row r = {
         p,
         p.area.mapped + (size_t)gw_step_slot(p.step, row) * p.area.table_stride,
-        p.list ? p.list + (size_t)row * p.most : 0,
-        gw_listed_seen(pos, p.area.ratio, p.window, p.area.pages != 0, p.list ? p.most : -1),
+        p.list ? p.list + ((size_t)row * p.lists + own) * p.most : 0,
+        gw_listed_seen(pos, p.area.ratio, p.window, p.area.pages != 0, p.list ? p.most : -1,
+                       p.local),
         pos,
-        h / (p.heads / p.kv_heads)};
+        g};
     const int all = r.seen.listed + pos + 1 - r.seen.from, pages = (all + GW_PAGE - 1) / GW_PAGE;
     const float *q = p.q + ((size_t)row * p.heads + h) * p.e;
     float *score = p.scores + ((size_t)here * p.heads + h) * (p.room + pages_room);

@@ -54,15 +54,17 @@ struct gw_listed_compress_params {
     struct gw_step_params step;
     struct gw_area_params area;
     GW_DEV(const float) in;
-    GW_DEV(const float) bias; /* may be 0 */
-    GW_DEV(const float) weight;
-    GW_DEV(const float) table; /* 0 where rope_dim is */
+    GW_DEV(const float) bias;   /* may be 0 */
+    GW_DEV(const float) weight; /* may be 0 */
+    GW_DEV(const float) table;  /* 0 where rope_dim is */
     int32_t series, first, rope_dim, interleaved;
     float eps;
 };
 
-/* gw_listed_score: a thread per entry, grid (entries, rows); gw_listed_choose behind it: a team per
- * row. Rows from row0 on; of each `room` keys, then as many numbers. */
+/* gw_listed_score: a thread per entry, grid (entries, rows); gw_listed_choose, the next launch: a
+ * team per row. Rows from row0 on; of each `room` keys, then as many numbers. block > 0: `lists`
+ * heads of a row are rows of their own there, and blocks of so many positions are entries
+ * (gw_listed_score_blocks); else block is the entries' ratio and `lists` 1. */
 struct gw_listed_choose_params {
     struct gw_step_params step;
     struct gw_area_params area;
@@ -70,7 +72,7 @@ struct gw_listed_choose_params {
     GW_DEV(const float) by; /* may be 0 */
     GW_DEV(uint32_t) keys;
     GW_DEV(float) out;
-    int32_t heads, most, ties, room, row0, rows;
+    int32_t heads, most, ties, room, row0, rows, block, local, lists;
 };
 
 /* gw_listed_attend: a team per head, grid (heads over teams, rows from row0 on). Of each row and
@@ -81,12 +83,13 @@ struct gw_listed_attend_params {
     GW_DEV(const float) q;
     GW_DEV(const void) k;
     GW_DEV(const void) v;      /* 0: columns of k from v_first on */
-    GW_DEV(const float) list;  /* rows of `most`; may be 0 */
+    GW_DEV(const float) list;  /* rows of lists x `most`; may be 0 */
     GW_DEV(const float) sinks; /* may be 0 */
     GW_DEV(float) scores;
     GW_DEV(float) out;
     int32_t heads, kv_heads, e, ev, v_first; /* ev: width of a value */
     int32_t most, window, room, kind, row0;  /* kind: 0 f32, 1 f16, 2 q8_0 */
+    int32_t local, lists;
     float scale;
 };
 

@@ -146,11 +146,12 @@ GW_KERNEL(gw_state_prepare, struct gw_state_prepare_params, GW_STATE_THREADS) {
     float *d = to + 2 * all, *record = record_of(d, h, p.heads, p.keys, by_key);
     const float *logits = p.decay + (size_t)row * p.decay_step, a = p.a[h];
     for (int j = h * p.decays + lane; j < (h + 1) * p.decays; j += GW_LANES) {
-        float v = gw_softplus(p.bias ? logits[j] + p.bias[j] : logits[j]);
-        v = p.delta ? v : within(v, p.low, p.high);
-        (by_key ? d + j : record)[0] = p.delta ? gw_exp(a * v) : gw_exp(v * a);
-        if (!p.delta) {
-            record[1] = v;
+        const float x = p.bias ? logits[j] + p.bias[j] : logits[j];
+        if (p.delta) {
+            (by_key ? d + j : record)[0] = gw_delta_decay(a, x, p.low);
+        } else {
+            record[1] = within(gw_softplus(x), p.low, p.high);
+            record[0] = gw_exp(record[1] * a);
         }
     }
     if (p.delta && lane == 0) {
