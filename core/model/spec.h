@@ -21,8 +21,7 @@ gw_status gw_spec_find(const char *where, const char *architecture, const gw_spe
 /* The same of vision towers, NAME-vision: by the architecture of the model in a folder, or by the
  * projector type of an mmproj file. NULL: none is known. */
 const gw_spec *gw_spec_tower(const char *name);
-/* The words of every line `key ...` of a spec, one blank between them; as many as out has room for.
- */
+/* The words of every line `key ...` of a spec, one blank between them; as many as out has room for. */
 void gw_spec_words(const gw_spec *spec, const char *key, char *out, size_t room);
 /* Is the text of such a family read with this tower's rows? */
 int gw_spec_sees_for(const gw_spec *tower, const char *family);

@@ -17,12 +17,12 @@ typedef enum gw_act_kind {
     GW_ACT_SWIGLU_OAI, /* g sigmoid(alpha g) * (u + 1); min(g, limit), u within +-limit first   */
     GW_ACT_XIELU,   /* w0 = {ap, an, b, e}: b g + (g > 0: ap g^2; else an (expm1(min(g, e)) - g)) */
     GW_ACT_SIGMOID, /* sigmoid(g) * u                                                         */
-    GW_ACT_SOFTPLUS,    /* log(1 + exp(g)) * u                                                    */
-    GW_ACT_TANH,        /* tanh(g) * u                                                            */
-    GW_ACT_CLAMP,       /* w0 = {low, high, -, -}: min(max(g, low), high) * u                     */
-    GW_ACT_CLIP,        /* g * u; limit > 0: g within +-limit                                     */
+    GW_ACT_SOFTPLUS, /* log(1 + exp(g)) * u                                                    */
+    GW_ACT_TANH,     /* tanh(g) * u                                                            */
+    GW_ACT_CLAMP,    /* w0 = {low, high, -, -}: min(max(g, low), high) * u                     */
+    GW_ACT_CLIP,     /* g * u; limit > 0: g within +-limit                                     */
     GW_ACT_SILU_CAPPED, /* g sigmoid(g) * u; limit > 0: min(g sigmoid(g), limit), u within it  */
-    GW_ACT_NONE,        /* g * u                                                                  */
+    GW_ACT_NONE,     /* g * u                                                                  */
     GW_ACT_KINDS
 } gw_act_kind;
 
