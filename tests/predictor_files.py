@@ -219,4 +219,5 @@ def main():
     gguf(goldens / "qwen3.5-moe-mm" / "qwen3.5-moe-mm.gguf", out / "qwen3.5-moe.gguf", 64, 4)
 
 
-main()
+if __name__ == "__main__":
+    main()

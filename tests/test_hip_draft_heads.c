@@ -3,6 +3,7 @@
 
 #include "tests/batch_cases.h"
 #include "tests/hip_drivers.h"
+#include "tests/predictor_cases.h"
 
 static void on_the_emulator(void **state) {
     (void)state;
@@ -41,9 +42,16 @@ static void many_by_blocks(void **state) {
     assert_true(s.drafted > 20 && s.draft_accepted * 4 > s.drafted);
 }
 
+static void families(void **state) {
+    (void)state;
+    pc_same_bits("mimo2", "hip");
+    pc_same_bits("step35", "hip");
+}
+
 static int run_all(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(on_the_emulator),
-                                       cmocka_unit_test(many_by_blocks)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(on_the_emulator), cmocka_unit_test(many_by_blocks),
+        cmocka_unit_test_setup_teardown(families, pc_make, pc_remove)};
     cmocka_set_test_filter(getenv("GODWIT_TEST"));
     return cmocka_run_group_tests(tests, hc_make, hc_remove);
 }

@@ -3,6 +3,7 @@
 #include "tests/draft_heads_cases.h"
 
 #include "tests/pocl.h"
+#include "tests/predictor_cases.h"
 
 static void on_a_device(void **state) {
     (void)state;
@@ -23,7 +24,22 @@ static void on_a_device(void **state) {
     unsetenv("GODWIT_OPENCL");
 }
 
+static void families(void **state) {
+    (void)state;
+    if (gw_backend_opencl.device_count() < 1) {
+        print_message("SKIP: no OpenCL device here\n");
+        skip();
+    }
+    setenv("GODWIT_OPENCL", "no-cache,any-floats", 1);
+    pc_same_bits("mimo2", "opencl");
+    pc_same_bits("nemotron-h-moe", "opencl");
+    unsetenv("GODWIT_OPENCL");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(on_a_device)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(on_a_device),
+        cmocka_unit_test_setup_teardown(families, pc_make, pc_remove)};
+    cmocka_set_test_filter(getenv("GODWIT_TEST"));
     return cmocka_run_group_tests(tests, hc_make, hc_remove);
 }

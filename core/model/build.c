@@ -733,7 +733,8 @@ void gw_graph_hidden(gw_graph *graph, const gw_graph_inputs *in) {
         stop++;
     }
     size_t before = graph->n_nodes;
-    if (gw_spec_named_number(w->bp, in->hp, "hands_raw", 0.0) > 0.0) { /* what the layers have given */
+    int drafts = in->hidden.dim[0] > 0; /* vectors of texts are the normed ones */
+    if (drafts && gw_spec_named_number(w->bp, in->hp, "hands_raw", 0.0) > 0.0) {
         w->device = in->hidden.device;
         new_node(w, GW_OP_COLUMNS, "hidden", new_view(w, &in->hidden))->in[0] = graph->stream[0];
     } else {

@@ -104,8 +104,8 @@ void gw_graph_head(gw_graph *graph, const gw_graph_inputs *in, int pick);
  * what goes from there to the decoder, in in->logits. */
 void gw_graph_deep(gw_graph *graph, const gw_graph_inputs *in, int layer);
 /* Append what stands in the head before its first matrix: rows of hidden states, in in->hidden, or
- * in the stream where there is nothing. Where the spec's number `hands_raw` is 1: what the layers
- * have given. */
+ * in the stream where there is nothing. Where the spec's number `hands_raw` is 1, in->hidden are
+ * what the layers have given. */
 void gw_graph_hidden(gw_graph *graph, const gw_graph_inputs *in);
 /* Append, behind that, one row for each text: in->pooled. */
 void gw_graph_pool(gw_graph *graph, const gw_graph_inputs *in, gw_pick_kind kind);

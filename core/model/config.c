@@ -110,6 +110,21 @@ static gw_status letter_of(const reading *r, const gw_spec_number *x, const char
     return word_of(r, x, key, letter, out);
 }
 
+/* A list is of any numbers, of true and false, or of words. */
+static gw_status item_of(const reading *r, const gw_spec_number *x, const char *key,
+                         const json_t *v, double *out) {
+    if (x->n_words > 0 && json_is_string(v)) {
+        return word_of(r, x, key, json_string_value(v), out);
+    }
+    if (x->n_words == 0 && json_is_boolean(v)) {
+        *out = json_is_true(v);
+        return GW_OK;
+    }
+    return x->n_words == 0 && gw_facts_real(v, out)
+               ? GW_OK
+               : wrong(r, key, x->n_words > 0 ? "a list of words" : "a list of numbers");
+}
+
 /* One value that the file states. */
 static gw_status convert(const reading *r, const gw_spec_number *x, const char *key,
                          const json_t *v, double *out) {
@@ -122,8 +137,8 @@ static gw_status convert(const reading *r, const gw_spec_number *x, const char *
         }
         *out = json_is_true(v) || (json_is_integer(v) && json_integer_value(v) == 1);
         return GW_OK;
-    case GW_NUMBER_LIST: /* of any numbers */
-        return real ? GW_OK : wrong(r, key, "a list of numbers");
+    case GW_NUMBER_LIST:
+        return item_of(r, x, key, v, out);
     case GW_NUMBER_LETTER:
         return letter_of(r, x, key, v, out);
     case GW_NUMBER_INTEGER:
@@ -252,7 +267,9 @@ static gw_status list_of(void *user, gw_expr_op op, int number, double argument,
             return gw_fail(GW_E_METADATA, r->facts->where, "%s has %zu values; number %g is asked",
                            key, n, argument);
         }
-        return convert(r, x, key, item(v, (size_t)argument), out);
+        const json_t *at = item(v, (size_t)argument);
+        return json_is_null(at) && x->null.n > 0 ? evaluate(r, x->null, out)
+                                                 : convert(r, x, key, at, out);
     }
     int has = 0;
     for (size_t i = 0; i < n; i++) {

@@ -79,7 +79,7 @@ static void find_chat(gw_inspection *v, const gw_vocab *vocab, const gw_tokenize
     }
 }
 
-/* Layers of the checkpoint that predict one token more: as many as there are tensors for. */
+/* Does the checkpoint hold a layer that predicts one token more: are there tensors for it? */
 static int32_t count_predictors(const char *path, const void *memory, size_t bytes) {
     const gw_spec_given predicts = {.predicts = 1};
     gw_checkpoint *c = NULL;
@@ -88,7 +88,7 @@ static int32_t count_predictors(const char *path, const void *memory, size_t byt
     if (gw_checkpoint_open_as(path, memory, bytes, &predicts, &c) == GW_OK) {
         gw_weights_options options = {.where = gw_checkpoint_path(c)};
         gw_status status = gw_weights_open(c, gw_checkpoint_blueprint(c), &options, &weights);
-        n = status == GW_OK ? gw_checkpoint_hparams(c)->n_layers : 0;
+        n = status == GW_OK; /* Nemotron 3 keeps the two halves of one as layers */
     }
     gw_weights_free(weights);
     gw_checkpoint_free(c);
