@@ -511,7 +511,7 @@ static int run_bench(const app_options *o) {
     int code = list_tests(&job);
     code = code == APP_OK ? pictures_check(o) : code;
     if (code == APP_OK && o->assume_acceptance > 0 &&
-        (o->draft == NULL || strcmp(o->draft, "ngram") == 0)) {
+        (o->draft == NULL || strcmp(o->draft, "ngram") == 0 || strcmp(o->draft, "suffix") == 0)) {
         app_error("--assume-acceptance needs the model that drafts: --draft MODEL");
         code = APP_USAGE;
     }

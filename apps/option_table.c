@@ -303,13 +303,13 @@ const app_option app_option_table[] = {
      "min-p; xtc; temperature, with --mirostat: penalties; dry; bias; temperature; mirostat"},
     HEADING("drafts"),
     {"-md --draft --model-draft", KIND_TEXT, CMD_BRIEF | CMD_DRAFT, AT(draft), 0, 0,
-     "MODEL|mtp|ngram|auto", NULL,
+     "MODEL|mtp|ngram|suffix|auto", NULL,
      "draft tokens and verify several per pass; the text stays the same. A model of the same "
      "vocabulary, or a head made for the model (EAGLE-3, DFlash; inspect names it); 'mtp': the "
      "layer that the model's own files hold to predict one token more (inspect names it); "
-     "'ngram': what followed the longest earlier copy of the text's end; 'auto': that, and a head "
-     "next to the model, else its own such layer, else the largest model there with at most a "
-     "sixth of its bytes"},
+     "'ngram': what followed the longest earlier copy of the text's end; 'suffix': what followed "
+     "copies of it most often; 'auto': the longest copy, and a head next to the model, else its "
+     "own such layer, else the largest model there with at most a sixth of its bytes"},
     {"--draft-device", KIND_TEXT, CMD_DRAFT, AT(draft_device), 0, 0, "NAME", NULL,
      "where the draft model computes; default: where the target does"},
     {"-ngld --gpu-layers-draft --n-gpu-layers-draft --draft-offload-layers", KIND_TEXT, CMD_DRAFT,
@@ -325,7 +325,7 @@ const app_option app_option_table[] = {
      "distribution, which also depends on the draft lengths; pool: any draft that passes the "
      "filters is taken, which CHANGES the distribution"},
     {"--draft-file", KIND_TEXT, CMD_TEXT | CMD_BENCH, AT(draft_file), 0, 0, "FILE", NULL,
-     "text that 'ngram' and 'auto' search besides the context"},
+     "text that 'ngram', 'suffix' and 'auto' search besides the context"},
     {"--draft-greedy", KIND_FLAG, CMD_TEXT | CMD_BENCH, AT(draft_greedy), 0, 0, NULL, NULL,
      "draft the most probable token instead of drawing with the target's noise (to compare)"},
     {"--assume-acceptance", KIND_REAL, CMD_BENCH, AT(assume_acceptance), 0, 1, "P", "0",

@@ -351,10 +351,16 @@ static const char *draft_path(const drafter_parts *parts) {
     return is_mtp(parts->o) ? parts->path : parts->o->draft;
 }
 
+/* What --draft asks of lookup (gw_drafter_options); 0: none. */
+static int lookup_of(const char *draft) {
+    return strcmp(draft, "ngram") == 0 || strcmp(draft, "auto") == 0 ? 1
+           : strcmp(draft, "suffix") == 0                            ? 2
+                                                                     : 0;
+}
+
 static int check_options(const app_options *o) {
-    int names_source = strcmp(o->draft, "ngram") == 0 || strcmp(o->draft, "auto") == 0;
-    if (o->draft_file != NULL && !names_source) {
-        app_error("--draft-file: a draft model does not search; use --draft ngram or auto");
+    if (o->draft_file != NULL && lookup_of(o->draft) == 0) {
+        app_error("--draft-file: a draft model does not search; use --draft ngram, suffix or auto");
         return APP_USAGE;
     }
     return APP_OK;
@@ -367,7 +373,10 @@ static void name_draft(const drafter_parts *parts, app_draft *out) {
     }
     snprintf(out->name, sizeof out->name, "%s%s%s%s%s%s", parts->mtp ? "mtp of " : "", info.name,
              out->model != NULL ? " " : "", info.format,
-             out->model != NULL && parts->lookup ? " and " : "", parts->lookup ? "lookup" : "");
+             out->model != NULL && parts->lookup ? " and " : "",
+             parts->lookup == 2 ? "suffix lookup"
+             : parts->lookup    ? "lookup"
+                                : "");
 }
 
 int draft_open(const app_options *o, const gw_model *target, const char *path, gw_session *session,
@@ -384,7 +393,7 @@ int draft_open(const app_options *o, const gw_model *target, const char *path, g
                            .past_end = past_end,
                            .mtp = is_mtp(o)};
     int is_auto = strcmp(o->draft, "auto") == 0;
-    parts.lookup = is_auto || strcmp(o->draft, "ngram") == 0;
+    parts.lookup = lookup_of(o->draft);
     int code = check_options(o);
     if (code == APP_OK && o->draft_file != NULL) {
         code = read_corpus(&parts);
@@ -419,7 +428,7 @@ int draft_open_many(const app_options *o, const gw_model *target, const char *pa
                   "exact");
         return APP_USAGE;
     }
-    *lookup = is_auto || (o->draft != NULL && strcmp(o->draft, "ngram") == 0);
+    *lookup = o->draft != NULL ? lookup_of(o->draft) : 0;
     if (is_auto) {
         code = open_auto(&parts, path, &draft);
     } else if (o->draft != NULL && !*lookup) {

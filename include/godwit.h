@@ -640,7 +640,7 @@ typedef enum gw_accept {
 
 typedef struct gw_drafter_options {
     gw_model *model;       /* drafts; any device; the target's vocabulary. NULL: none    */
-    int lookup;            /* drafts what followed the longest earlier copy of the end   */
+    int lookup;            /* 1: what followed the end's longest copy, 2: most often  */
     const int32_t *corpus; /* searched besides the text itself; copied                   */
     size_t n_corpus;
     gw_accept accept;
@@ -742,7 +742,7 @@ typedef struct gw_batch_options {
      * seed instead of chosen, to show that they do not matter. */
     uint64_t disorder;
     gw_model *draft_model;    /* docs/speculation.md; outlives the batch; NULL: none    */
-    int draft_lookup;         /* what followed the longest earlier copy of a text's end */
+    int draft_lookup;         /* as lookup of gw_drafter_options; 2: in earlier answers, too */
     const char *draft_length; /* NULL or "cost": as many as pay; "fixed:1" .. "fixed:15" */
     int read_ahead; /* with nothing else to do, answers are read as prompts of next turns, which
                        share their pages: texts that wait for it are `work` of gw_batch_step */

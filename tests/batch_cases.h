@@ -555,7 +555,7 @@ static inline gw_batch_stats bc_rounds(const bc_plan *size) {
         p.chunk = 40 + 30 * (int32_t)(random_u32() % 8);
         p.tokens = 64 * (5 + (int32_t)(random_u32() % 20));
         p.draft = random_u32() % 3 == 0;
-        p.lookup = random_u32() % 2 == 0;
+        p.lookup = (int)(random_u32() % 3);
         p.length = lengths[random_u32() % 4];
         p.read_ahead = random_u32() % 2 == 0;
         p.seed = random_u32();

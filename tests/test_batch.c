@@ -114,7 +114,7 @@ static void states(void **state) {
         {"qwen3-next", 0, 0, NULL},
         {"qwen4-exp", 0, 0, NULL},
         {"kimi-linear", 0, 0, NULL},
-        {"lfm2", 1, 0, NULL},
+        {"lfm2", GW_LOOKUP_SUFFIX, 0, NULL},
         {"deepseek-v3", 0, 1, NULL},
         {"qwen3.5-moe-mm", 0, 1, "fixed:3"},
     };

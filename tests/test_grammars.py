@@ -192,9 +192,9 @@ def test_samplers(how):
         assert ended == "end of text" and fits(text.rstrip("\n")), text
 
 
-@pytest.mark.parametrize("draft", (["--draft", SMALL], ["--draft", "ngram"],
+@pytest.mark.parametrize("draft", (["--draft", SMALL], ["--draft", "ngram"], ["--draft", "suffix"],
                                    ["--draft", DATA / "tales-2m-q4_k_m.gguf", "--draft-length", "fixed:7"]),
-                         ids=("itself", "lookup", "other"))
+                         ids=("itself", "lookup", "suffix", "other"))
 def test_drafts_change_nothing(draft):
     for path in (FOLDER / "dialogue.gbnf", FOLDER / "greek.gbnf", FOLDER / "array_of_objects.json", FOLDER / "strings.json"):
         option = "--grammar" if path.suffix == ".gbnf" else "--json-schema"

@@ -128,6 +128,7 @@ void gw_seq_end(gw_batch *b, gw_seq *s, gw_finish finish, gw_status status, cons
     e.n_generated = s->emitted + (e.token >= 0 && !r->special);
     r->n_generated += e.n_generated;
     if (finish == GW_FINISH_STOP || finish == GW_FINISH_LENGTH) {
+        gw_seq_drafts_keep(b, s);
         gw_ahead_add(b, s);
     }
     send(r, &e);

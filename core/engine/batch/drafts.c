@@ -14,6 +14,9 @@ enum { BLOCK_ROWS = 2 * GW_DECODE_MAX };
 /* Of the first step of a model that takes hidden states, rows of each text; most of them have some
  * two drafts that stayed. */
 enum { ROWS_OF_TEXT = 4 };
+/* Tokens of answers that suffix lookup remembers. */
+enum { POOL = 1 << 18 };
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 int gw_drafts_on(const gw_batch *b) { return b->drafts.lookup || b->drafts.model != NULL; }
@@ -71,7 +74,10 @@ gw_status gw_drafts_open(gw_batch *b) {
         return gw_fail(GW_E_ARGUMENT, "draft length",
                        "'heuristic' is a rule for one text; for many: cost or fixed:K");
     }
-    d->lookup = b->o.draft_lookup != 0;
+    d->lookup = b->o.draft_lookup;
+    if (d->lookup == GW_LOOKUP_SUFFIX) {
+        GW_TRY(gw_lookup_new(NULL, 0, POOL, &d->pool));
+    }
     if (b->o.draft_model != NULL) {
         GW_TRY(open_model(b, b->o.draft_model));
     }
@@ -96,6 +102,7 @@ void gw_drafts_close(gw_batch *b) {
     gw_drafts *d = &b->drafts;
     gw_draft_states_close(b);
     gw_drafts_rest_close(b);
+    gw_lookup_free(d->pool);
     gw_session_free(d->model);
     free(d->rows);
     free(d->rules);
@@ -114,6 +121,15 @@ gw_status gw_seq_drafts_open(const gw_batch *b, gw_seq *s) {
 
 void gw_seq_drafts_close(gw_seq *s) { gw_lookup_free(s->drafts.lookup); }
 
+void gw_seq_drafts_keep(gw_batch *b, const gw_seq *s) {
+    const int32_t prompt = s->r->n_prompt;
+    /* as it does pages: not across salts */
+    const int shares = s->r->root == GW_PAGES_ROOT && !s->r->no_cache;
+    if (b->drafts.pool != NULL && shares && s->n > prompt) {
+        gw_lookup_keep(b->drafts.pool, s->tokens + prompt, (size_t)(s->n - prompt));
+    }
+}
+
 void gw_seq_drafts_cut(gw_seq *s, int32_t n) {
     gw_seq_drafts *d = &s->drafts;
     d->read = d->read < n ? d->read : n;
@@ -125,14 +141,18 @@ void gw_seq_drafts_cut(gw_seq *s, int32_t n) {
 
 /* ---- lookup ---------------------------------------------------------------------------------- */
 
-static int32_t look_up(gw_seq *s, int32_t most, int32_t *out) {
+static int32_t look_up(const gw_batch *b, gw_seq *s, int32_t most, int32_t *out) {
     gw_seq_drafts *d = &s->drafts;
+    float trust[GW_DRAFT_MAX];
     int length = 0;
     if (d->lookup == NULL || most == 0) {
         return 0;
     }
     gw_lookup_append(d->lookup, s->tokens + d->told, (size_t)(s->n - d->told));
     d->told = s->n;
+    if (b->drafts.lookup == GW_LOOKUP_SUFFIX) {
+        return (int32_t)gw_lookup_vote(d->lookup, b->drafts.pool, (size_t)most, out, trust);
+    }
     return (int32_t)gw_lookup_find(d->lookup, (size_t)most, out, &length);
 }
 
@@ -286,9 +306,8 @@ static gw_status take_draft(gw_drafts *d, gw_seq *s, int32_t j, int32_t row) {
             gw_model_spread(d->model->model, logits, d->spread);
             logits = d->spread;
         }
-        gw_status status = logits != NULL
-                               ? gw_writer_draft(s->writer, logits, d->vocab, s->n + j, &id)
-                               : GW_OK;
+        gw_status status =
+            logits != NULL ? gw_writer_draft(s->writer, logits, d->vocab, s->n + j, &id) : GW_OK;
         id = status == GW_OK ? id : -1; /* the text has its own say of it */
     }
     if (id < 0 || id >= d->vocab) {
@@ -315,9 +334,7 @@ static gw_status take_step(gw_batch *b, int32_t n, int32_t j, int32_t rows, cons
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* Rows that a sequence has missed, and those of its block. */
-static int32_t block_rows(const gw_seq *s) {
-    return s->n - 1 - s->drafts.read + s->drafts.block;
-}
+static int32_t block_rows(const gw_seq *s) { return s->n - 1 - s->drafts.read + s->drafts.block; }
 
 static int32_t fill_block(gw_drafts *d, const gw_seq *s, int32_t rows, int *ruled) {
     int32_t end = s->n - 1, at = end + d->block.first;
@@ -326,8 +343,7 @@ static int32_t fill_block(gw_drafts *d, const gw_seq *s, int32_t rows, int *rule
                                  .pos = p,
                                  .slot = s->slot,
                                  .last = p < end ? 0 : end - 1 + s->drafts.block};
-        ruled[rows] =
-            rule_of(d, s, &d->rules[rows]) && p >= at && p - at < s->drafts.n;
+        ruled[rows] = rule_of(d, s, &d->rules[rows]) && p >= at && p - at < s->drafts.n;
         rows++;
     }
     return rows;
@@ -419,7 +435,7 @@ static int32_t find_sources(gw_batch *b, int32_t n, int32_t room, int32_t *most)
         gw_seq *s = b->order[i];
         int ready = s->state == GW_SEQ_RUNNING && s->end == s->n && s->end > s->pos;
         most[i] = ready ? gw_drafts_most(b, s, room) : 0;
-        d->n_found[i] = look_up(s, most[i], d->found[i]);
+        d->n_found[i] = look_up(b, s, most[i], d->found[i]);
         s->drafts.n = 0;
         s->drafts.source = d->n_found[i] > 0 ? GW_DRAFTS_LOOKUP : GW_DRAFTS_MODEL;
         int32_t said = d->block.rows > 0 ? d->block.rows - d->block.first : GW_DRAFT_MAX;

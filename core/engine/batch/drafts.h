@@ -65,7 +65,8 @@ typedef struct gw_drafts_rest {
 
 /* Of all. */
 typedef struct gw_drafts {
-    int lookup;                       /* is asked for                     */
+    int lookup;                       /* GW_LOOKUP_..., or 0              */
+    gw_lookup *pool;                  /* answers of late; or NULL         */
     gw_session *model;                /* NULL: no draft model             */
     gw_draft_block block;             /* rows 0: it drafts token by token */
     int32_t vocab;                    /* logits of it that are tokens     */
@@ -97,6 +98,8 @@ int gw_drafts_on(const struct gw_batch *b);
 /* The sequence's tokens are there. */
 gw_status gw_seq_drafts_open(const struct gw_batch *b, struct gw_seq *s);
 void gw_seq_drafts_close(struct gw_seq *s);
+/* The sequence's answer has ended: others may go on as it does. */
+void gw_seq_drafts_keep(struct gw_batch *b, const struct gw_seq *s);
 
 /* The draft model reads rows of prompts that the target reads. */
 gw_status gw_drafts_read(struct gw_batch *b, const gw_row *rows, int32_t n);

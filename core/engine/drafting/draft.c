@@ -22,6 +22,9 @@ static gw_status check_options(const gw_drafter_options *o) {
         o->accept != GW_ACCEPT_POOL) {
         return gw_fail(GW_E_ARGUMENT, "draft", "%d is no way to accept", (int)o->accept);
     }
+    if (o->lookup < 0 || o->lookup > GW_LOOKUP_SUFFIX) {
+        return gw_fail(GW_E_ARGUMENT, "draft", "lookup %d is not known: 1 or 2", o->lookup);
+    }
     if (!(o->assume >= 0 && o->assume <= 1)) {
         return gw_fail(GW_E_ARGUMENT, "assumed acceptance", "%g is not between 0 and 1", o->assume);
     }
@@ -86,6 +89,7 @@ gw_status gw_drafter_new_sized(gw_session *target, const gw_drafter_options *giv
         GW_TRY_DONE(open_draft_session(d, options));
     }
     d->n_corpus = options->n_corpus;
+    d->lookup_kind = options->lookup;
     if (options->lookup) {
         GW_TRY_DONE(
             gw_lookup_new(options->corpus, options->n_corpus, (size_t)d->n_ctx + 1, &d->lookup));

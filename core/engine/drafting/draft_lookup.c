@@ -1,4 +1,5 @@
-/* core/engine/drafting/draft_lookup.c - chains of positions that end alike. */
+/* core/engine/drafting/draft_lookup.c - chains of positions that end alike, the longest copy, and
+ * votes of many copies. */
 #include "core/engine/drafting/draft_lookup.h"
 
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 
 #include "core/base/size.h"
 
-enum { NOWHERE = -1 };
+enum { NOWHERE = -1, BORDER = -1 /* between the texts of a pool */ };
 
 /* The corpus and then the text lie in one array. Chains run through both; copies do not reach over
  * the border, because a candidate's tokens are compared from its own side only. */
@@ -18,10 +19,13 @@ struct gw_lookup {
     size_t n_corpus, n, capacity;
 };
 
-static uint32_t hash_at(const gw_lookup *l, size_t i) {
-    uint32_t h = (uint32_t)l->tokens[i] * 2654435761u ^ (uint32_t)l->tokens[i - 1] * 2246822519u;
+/* Of the tokens up to *end. */
+static uint32_t hash_of(const gw_lookup *l, const int32_t *end) {
+    uint32_t h = (uint32_t)end[0] * 2654435761u ^ (uint32_t)end[-1] * 2246822519u;
     return (h ^ h >> 15) & l->mask;
 }
+
+static uint32_t hash_at(const gw_lookup *l, size_t i) { return hash_of(l, l->tokens + i); }
 
 /* First position of the side, corpus or text, that position i lies in. */
 static size_t side(const gw_lookup *l, size_t i) { return i < l->n_corpus ? 0 : l->n_corpus; }
@@ -106,13 +110,13 @@ void gw_lookup_forget(gw_lookup *l, size_t n) {
     }
 }
 
-/* How many tokens before and at position i equal the end of the text. */
-static int shared(const gw_lookup *l, size_t i) {
-    size_t room = i - side(l, i) + 1, text = l->n - l->n_corpus;
+/* How many tokens before and at position i equal those up to *end, of a text of so many. */
+static int shared(const gw_lookup *l, size_t i, const int32_t *end, size_t text) {
+    size_t room = i - side(l, i) + 1;
     room = room < text ? room : text;
     room = room < GW_LOOKUP_LONG ? room : GW_LOOKUP_LONG;
     int n = 0;
-    while ((size_t)n < room && l->tokens[i - (size_t)n] == l->tokens[l->n - 1 - (size_t)n]) {
+    while ((size_t)n < room && l->tokens[i - (size_t)n] == *(end - n)) {
         n++;
     }
     return n;
@@ -128,7 +132,7 @@ size_t gw_lookup_find(const gw_lookup *l, size_t most, int32_t *next, int *lengt
     for (int visits = 0; i != NOWHERE && visits < GW_LOOKUP_VISITS; visits++) {
         size_t p = (size_t)i;
         int ends = p + 1 == l->n_corpus; /* nothing follows it there */
-        int n = ends ? 0 : shared(l, p);
+        int n = ends ? 0 : shared(l, p, l->tokens + l->n - 1, l->n - l->n_corpus);
         if (n > best) {
             best = n;
             at = p;
@@ -148,4 +152,158 @@ size_t gw_lookup_find(const gw_lookup *l, size_t most, int32_t *next, int *lengt
         next[k] = k < follow ? l->tokens[at + 1 + k] : next[k - follow];
     }
     return n;
+}
+
+/* ---- votes ----------------------------------------------------------------------------------- */
+
+/* A copy of the end of the text. */
+typedef struct copy {
+    const int32_t *follow; /* [left] what came after it                     */
+    int32_t left, shared;
+    int repeats; /* it runs into the end of the text, which then repeats itself */
+} copy;
+
+/* Votes for tokens, by open addressing. */
+typedef struct ballot {
+    int32_t token[2 * GW_LOOKUP_COPIES], count[2 * GW_LOOKUP_COPIES];
+} ballot;
+
+/* A continuation that is as improbable as that is not worth a row. */
+static const float LEAST = 0.1f;
+
+/* Copies in the chain from position i on join out [n]; returns how many there are then. */
+static int gather(const gw_lookup *l, int32_t i, const int32_t *end, size_t text, copy *out,
+                  int n) {
+    const int own = l->tokens + l->n - 1 == end;
+    for (int visits = 0; i != NOWHERE && visits < GW_LOOKUP_VISITS && n < GW_LOOKUP_COPIES;
+         visits++) {
+        const size_t p = (size_t)i, stop = p < l->n_corpus ? l->n_corpus : l->n;
+        const int same = shared(l, p, end, text);
+        if (same >= GW_LOOKUP_MIN && p + 1 < stop && l->tokens[p + 1] != BORDER) {
+            out[n++] = (copy){.follow = l->tokens + p + 1,
+                              .left = (int32_t)(stop - p - 1),
+                              .shared = same,
+                              .repeats = own && p >= l->n_corpus};
+        }
+        i = l->previous[p];
+    }
+    return n;
+}
+
+/* The token that came k after a copy; BORDER: none. next [k]: those chosen so far. */
+static int32_t vote_of(const copy *c, int32_t k, const int32_t *next) {
+    return k < c->left ? c->follow[k] : c->repeats ? next[k - c->left] : BORDER;
+}
+
+/* The most frequent token of copies [n], BORDER: none has one; *count: of how many. */
+static int32_t winner(const copy *const *copies, int n, int32_t k, const int32_t *next, ballot *b,
+                      int32_t *count) {
+    uint32_t mask = 1;
+    int32_t best = BORDER;
+    *count = 0;
+    while (mask < 2 * (uint32_t)n - 1) {
+        mask = 2 * mask + 1;
+    }
+    for (uint32_t i = 0; i <= mask; i++) {
+        b->token[i] = BORDER;
+    }
+    for (int i = 0; i < n; i++) {
+        const int32_t t = vote_of(copies[i], k, next);
+        uint32_t at = ((uint32_t)t * 2654435761u >> 16) & mask;
+        if (t == BORDER) {
+            continue;
+        }
+        while (b->token[at] != t && b->token[at] != BORDER) {
+            at = (at + 1) & mask;
+        }
+        b->count[at] = b->token[at] == t ? b->count[at] + 1 : 1;
+        b->token[at] = t;
+        if (b->count[at] > *count) {
+            *count = b->count[at];
+            best = t;
+        }
+    }
+    return best;
+}
+
+/* What copies that share at least `least` tokens say; returns how many tokens of it are expected to
+ * be right. */
+static float elect(const copy *all, int n, int least, size_t most, int32_t *next, float *trust,
+                   size_t *made) {
+    const copy *copies[GW_LOOKUP_COPIES];
+    ballot b;
+    int some = 0;
+    float whole = 1.0f, sum = 0.0f;
+    for (int i = 0; i < n; i++) {
+        if (all[i].shared >= least) {
+            copies[some++] = &all[i];
+        }
+    }
+    for (*made = 0; *made < most && some > 0; ++*made) {
+        int32_t k = (int32_t)*made, count, token = winner(copies, some, k, next, &b, &count);
+        trust[k] = (float)count / (float)some * gw_lookup_trust(least + k);
+        whole *= trust[k];
+        if (token == BORDER || whole < LEAST) {
+            break;
+        }
+        int stay = 0;
+        for (int i = 0; i < some; i++) {
+            if (vote_of(copies[i], k, next) == token) {
+                copies[stay++] = copies[i];
+            }
+        }
+        some = stay;
+        next[k] = token;
+        sum += whole;
+    }
+    return sum;
+}
+
+size_t gw_lookup_vote(const gw_lookup *l, const gw_lookup *pool, size_t most, int32_t *next,
+                      float *trust) {
+    const size_t text = l->n - l->n_corpus;
+    const int32_t *end = l->tokens + l->n - 1;
+    copy copies[GW_LOOKUP_COPIES];
+    int32_t other[64];
+    float doubt[64], best = 0.0f;
+    size_t n = 0, made;
+    int longest = 0, found;
+    most = most < 64 ? most : 64;
+    if (text < GW_LOOKUP_MIN || most == 0) {
+        return 0;
+    }
+    found = gather(l, l->previous[l->n - 1], end, text, copies, 0);
+    if (pool != NULL) {
+        found = gather(pool, pool->head[hash_of(pool, end)], end, text, copies, found);
+    }
+    for (int i = 0; i < found; i++) {
+        longest = copies[i].shared > longest ? copies[i].shared : longest;
+    }
+    for (int least = longest; least >= GW_LOOKUP_MIN; least /= 2) {
+        const float sum = elect(copies, found, least, most, other, doubt, &made);
+        if (sum > best) {
+            best = sum;
+            n = made;
+            memcpy(next, other, n * sizeof *next);
+            memcpy(trust, doubt, n * sizeof *trust);
+        }
+    }
+    return n;
+}
+
+void gw_lookup_keep(gw_lookup *pool, const int32_t *tokens, size_t n) {
+    const int32_t border = BORDER;
+    const size_t half = pool->capacity / 2;
+    n = n < half ? n : half;
+    if (pool->n + n + 1 > pool->capacity) {
+        const size_t from = pool->n > half ? pool->n - half : 0, stay = pool->n - from;
+        memmove(pool->tokens, pool->tokens + from, stay * sizeof *pool->tokens);
+        memset(pool->head, 0xff, ((size_t)pool->mask + 1) * sizeof *pool->head);
+        pool->n = 0;
+        for (size_t i = 0; i < stay && stay + n < pool->capacity; i++) {
+            append_one(pool, pool->tokens[i]);
+        }
+    }
+    gw_lookup_append(pool, tokens, n);
+    gw_lookup_append(pool, &border, 1);
 }

@@ -153,14 +153,24 @@ static gw_status draft_by_model(gw_drafter *d, gw_sampler *sampler, const gw_len
     return status;
 }
 
-/* A longer copy is trusted more; what that is worth, the record learns. */
-static float lookup_trust(int length) { return (float)length / ((float)length + 2.0f); }
+/* Tokens of *out and how far they are trusted; returns how many. */
+static int look_up(const gw_drafter *d, int limit, gw_draft_proposal *out, float *trust) {
+    int length = 0, n;
+    if (d->lookup_kind == GW_LOOKUP_SUFFIX) {
+        return (int)gw_lookup_vote(d->lookup, NULL, (size_t)limit, out->tokens, trust);
+    }
+    n = (int)gw_lookup_find(d->lookup, (size_t)limit, out->tokens, &length);
+    for (int i = 0; i < n; i++) { /* a longer copy is trusted more */
+        trust[i] = gw_lookup_trust(length + i);
+    }
+    return n;
+}
 
-static void draft_by_lookup(const gw_drafter *d, const gw_length_plan *plan, int length,
+static void draft_by_lookup(const gw_drafter *d, const gw_length_plan *plan, const float *trust,
                             gw_draft_proposal *out) {
     const gw_draft_record *record = &d->records[GW_DRAFT_LOOKUP];
     while (gw_length_goes_on(&d->length, record, plan, out->trust, out->n)) {
-        out->trust[out->n] = lookup_trust(length + out->n);
+        out->trust[out->n] = trust[out->n];
         out->n++;
     }
     out->known = out->n;
@@ -192,17 +202,17 @@ static int alike(const gw_drafter *d) {
 
 gw_status gw_draft_propose(gw_drafter *d, gw_sampler *sampler, int limit, gw_draft_proposal *out) {
     gw_length_plan by_model = {0}, by_lookup = {0};
-    int length = 0, behind = 0;
+    float trust[GW_DECODE_MAX];
+    int behind = 0;
     d->weighed = 0;
     if (limit <= 0 ||
         d->length.width[0].n == 0) { /* the first pass tells what a single step costs */
         return gw_draft_forget(d);
     }
     if (d->lookup != NULL) {
-        size_t found = gw_lookup_find(d->lookup, (size_t)limit, out->tokens, &length);
-        double trust = found > 0 ? (double)lookup_trust(length) : -1.0;
-        by_lookup =
-            gw_length_choose(&d->length, &d->records[GW_DRAFT_LOOKUP], (int)found, 0, trust);
+        int found = look_up(d, limit, out, trust);
+        by_lookup = gw_length_choose(&d->length, &d->records[GW_DRAFT_LOOKUP], found, 0,
+                                     found > 0 ? (double)trust[0] : -1.0);
     }
     if (d->draft != NULL) {
         behind = d->n_text - gw_session_pos(d->draft);
@@ -212,7 +222,7 @@ gw_status gw_draft_propose(gw_drafter *d, gw_sampler *sampler, int limit, gw_dra
     if (by_lookup.k > 0 && (by_model.k == 0 || by_lookup.rate >= by_model.rate)) {
         out->source = GW_DRAFT_LOOKUP;
         GW_TRY(settle(d, out));
-        draft_by_lookup(d, &by_lookup, length, out);
+        draft_by_lookup(d, &by_lookup, trust, out);
         return gw_draft_forget(d);
     }
     if (by_model.k > 0) {
@@ -239,7 +249,7 @@ int gw_draft_expected(const gw_drafter *d) {
     int expected = 0, limit = d->n_ctx - d->n_text - 1;
     limit = limit < GW_DRAFT_MAX ? limit : GW_DRAFT_MAX;
     if (d->lookup != NULL && after.singles <= SURPRISE) {
-        double trust = (double)lookup_trust(GW_LOOKUP_LONG);
+        double trust = (double)gw_lookup_trust(GW_LOOKUP_LONG);
         expected |= gw_length_choose(&after, &d->records[GW_DRAFT_LOOKUP], limit, 0, trust).k > 0;
     }
     if (d->draft != NULL) {

@@ -64,6 +64,7 @@ struct gw_drafter {
     gw_session *target, *draft; /* draft: NULL without a draft model */
     const gw_model *model;      /* the target's */
     gw_lookup *lookup;          /* or NULL      */
+    int lookup_kind;            /* GW_LOOKUP_... */
     size_t n_corpus;            /* of the lookup, less a source text's tokens */
     gw_accept accept;
     int greedy_draft, past_end;
