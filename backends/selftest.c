@@ -457,6 +457,7 @@ static gw_status conv(setup *s) {
 static gw_status scan(setup *s) {
     const self_case *c = s->c;
     const int delta = c->scan == GW_SCAN_DELTA, wkv = c->scan == GW_SCAN_WKV;
+    const int ssm = c->scan == GW_SCAN_SSM;
     const int keys = c->heads * c->e, wide = c->heads * c->k;
     const int decays = wkv || (delta && c->by_channel) ? keys : c->by_channel ? wide : c->heads;
     s->node.args.scan = (gw_scan_args){.kind = c->scan,
@@ -472,19 +473,34 @@ static gw_status scan(setup *s) {
                                        .high = INFINITY};
     GW_TRY(operand(s, wkv ? 3 * keys + wide : wide + 2 * c->kv_heads * c->e, 1.0f, &s->node.in[0]));
     GW_TRY(operand(s, decays, 2.0f, &s->node.in[2]));
-    if (c->scan != GW_SCAN_SSM) { /* the strength of a write, or what is taken back */
+    if (delta || wkv) { /* the strength of a write, or what is taken back */
         GW_TRY(operand(s, wkv ? keys : c->heads, wkv ? 0.5f : 2.0f, &s->node.in[3]));
     }
-    if (!wkv) {
+    if (delta || ssm) {
         const int many = delta ? c->heads : decays * (c->by_channel ? c->e : 1);
         GW_TRY(numbers(s, many, -0.5f, &s->node.w[0]));
     }
-    if (c->scan == GW_SCAN_SSM) {
+    if (ssm) {
         GW_TRY(numbers(s, decays, 1.0f, &s->node.w[1]));
         GW_TRY(numbers(s, decays, 1.0f, &s->node.w[2]));
     }
     GW_TRY(state(s, (int64_t)wide * c->e));
     return output(s, wide);
+}
+
+/* EXP_GATES, DIVIDE: a number of each of four columns. */
+static gw_status gates(setup *s) {
+    const int four = s->c->k / 4;
+    if (s->c->op == GW_OP_DIVIDE) {
+        s->node.args.divide.eps = 1e-6f;
+        GW_TRY(operand(s, s->c->k, 1.0f, &s->node.in[0]));
+        GW_TRY(operand(s, four, 1.0f, &s->node.in[1]));
+        GW_TRY(operand(s, four, 1.0f, &s->node.in[2]));
+        return output(s, s->c->k);
+    }
+    GW_TRY(operand(s, 2 * four, 3.0f, &s->node.in[0]));
+    GW_TRY(state(s, four));
+    return output(s, 3 * four);
 }
 
 /* Two heads, k columns of each. */
@@ -660,6 +676,9 @@ static gw_status open_case(setup *s, const self_case *c, const gw_backend *backe
         return conv(s);
     case GW_OP_SCAN:
         return scan(s);
+    case GW_OP_EXP_GATES:
+    case GW_OP_DIVIDE:
+        return gates(s);
     case GW_OP_HEADS:
         return heads(s);
     case GW_OP_COLUMNS:
@@ -699,7 +718,8 @@ static gw_status fetch(setup *s, result *r) {
     size_t out = 0, cache = 0;
     GW_TRY(tensor_bytes(s->node.out, &out));
     out += 2 * FENCE;
-    const int one = s->c->op == GW_OP_COMPRESS || s->c->op == GW_OP_CONV || s->c->op == GW_OP_SCAN;
+    const int one = s->c->op == GW_OP_COMPRESS || s->c->op == GW_OP_CONV ||
+                    s->c->op == GW_OP_SCAN || s->c->op == GW_OP_EXP_GATES;
     int parts = s->c->op == GW_OP_ROPE_KV ? 2 : one;
     if (parts > 0) {
         GW_TRY(tensor_bytes(s->node.in[1], &cache));

@@ -38,6 +38,9 @@ static const op_case hip_long_plan_cases[] = {
      .heads = 2, .kv_heads = 2, .e = 128, .v_dim = 32, .by_channel = 1},
     {.op = GW_OP_SCAN, .why = "ssm, a prompt, 128 wide, sequences", .n = 38, .scan = GW_SCAN_SSM,
      .heads = 2, .kv_heads = 1, .e = 128, .v_dim = 64, .pos = 3, .slots = 2},
+    {.op = GW_OP_SCAN, .why = "retention, a prompt, 128 wide, sequences", .n = 38,
+     .scan = GW_SCAN_RETENTION, .heads = 2, .kv_heads = 1, .e = 128, .v_dim = 32, .pos = 3,
+     .slots = 2},
     {.op = GW_OP_SCAN, .why = "few of many rows", .n = 2, .spare = 30, .heads = 2, .kv_heads = 1,
      .e = 128, .v_dim = 32, .pos = 3},
 };

@@ -479,6 +479,10 @@ static double error_of(const op_setup *s, size_t i, size_t col, double want) {
         return chain_error(s->c->taps, want);
     case GW_OP_SCAN: /* what every row leaves has its errors too */
         return chain_error((double)s->c->e * s->c->n, want);
+    case GW_OP_EXP_GATES: /* exponents up to 8 have the errors of all rows before */
+        return chain_error(8.0 * (s->c->n + 4), want);
+    case GW_OP_DIVIDE:
+        return chain_error(2.0, want);
     case GW_OP_GROUP_NORM:
         return chain_error(s->c->k / s->c->kv_heads / 32.0, want);
     case GW_OP_STREAMS:

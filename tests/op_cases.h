@@ -557,10 +557,28 @@ static void oc_wkv(op_setup *s) {
     oc_make_output(s, GW_FMT_F32, wide);
 }
 
+static void oc_retention(op_setup *s) {
+    const op_case *c = s->c;
+    int wide = c->heads * c->v_dim;
+    s->node.args.scan = (gw_scan_args){.kind = GW_SCAN_RETENTION,
+                                       .heads = c->heads,
+                                       .groups = c->kv_heads,
+                                       .k_dim = c->e,
+                                       .v_dim = c->v_dim};
+    s->node.in[0] = oc_floats(s, "input", wide + 2 * c->kv_heads * c->e, 1.0f);
+    oc_state(s, wide * c->e);
+    s->node.in[2] = oc_floats(s, "decay", c->heads, 1.0f);
+    oc_make_output(s, GW_FMT_F32, wide);
+}
+
 static void oc_scan(op_setup *s) {
     const op_case *c = s->c;
     if (c->scan == GW_SCAN_WKV) {
         oc_wkv(s);
+        return;
+    }
+    if (c->scan == GW_SCAN_RETENTION) {
+        oc_retention(s);
         return;
     }
     int ssm = c->scan == GW_SCAN_SSM, wide = c->heads * c->v_dim;
@@ -595,6 +613,28 @@ static void oc_scan(op_setup *s) {
     s->node.w[1] = c->tiled ? NULL : oc_vector(s, "bias", decays, 1.0f);
     s->node.w[2] = ssm ? oc_vector(s, "D", ssm && c->by_channel ? wide : c->heads, 1.0f) : NULL;
     oc_make_output(s, GW_FMT_F32, wide);
+}
+
+static void oc_exp_gates(op_setup *s) {
+    s->node.in[0] = oc_floats(s, "logits", 2 * s->c->heads, 3.0f);
+    oc_state(s, s->c->heads);
+    oc_make_output(s, GW_FMT_F32, 3 * s->c->heads);
+}
+
+/* Columns of heads, by one number a head, of which some are less than the least. */
+static void oc_divide(op_setup *s) {
+    const op_case *c = s->c;
+    s->node.args.divide.eps = 1e-6f;
+    s->node.in[0] = oc_floats(s, "input", c->k, 2.0f);
+    s->node.in[1] = oc_floats(s, "divisor", c->heads, 2.0f);
+    gw_tensor *least = oc_floats(s, "least", c->heads, 1.0f);
+    float *at = oc_host(s, least);
+    for (int i = 0; i < c->n * c->heads; i++) {
+        at[i] = 0.1f + fabsf(at[i]);
+    }
+    oc_upload(s, least);
+    s->node.in[2] = least;
+    oc_make_output(s, GW_FMT_F32, c->k);
 }
 
 static void oc_group_norm(op_setup *s) {
@@ -748,6 +788,12 @@ static void oc_open(op_setup *s, const op_case *c, const gw_backend *backend,
     case GW_OP_SCAN:
         oc_scan(s);
         break;
+    case GW_OP_EXP_GATES:
+        oc_exp_gates(s);
+        break;
+    case GW_OP_DIVIDE:
+        oc_divide(s);
+        break;
     case GW_OP_GROUP_NORM:
         oc_group_norm(s);
         break;
@@ -847,7 +893,7 @@ static void oc_run(op_setup *s, const gw_kernel *kernel, op_result *r) {
         oc_one_nan(r->out, r->out_bytes, s->node.out->fmt);
     }
     if (s->c->op == GW_OP_CONV || s->c->op == GW_OP_SCAN || s->c->op == GW_OP_COMPRESS ||
-        s->c->op == GW_OP_NGRAM) { /* what it leaves */
+        s->c->op == GW_OP_NGRAM || s->c->op == GW_OP_EXP_GATES) { /* its state */
         r->cache_bytes = oc_tensor_bytes(s->node.in[1]);
         r->k = oc_download(s, s->node.in[1], 0, r->cache_bytes);
         oc_one_nan(r->k, nans ? r->cache_bytes : 0, GW_FMT_F32);

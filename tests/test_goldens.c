@@ -302,6 +302,8 @@ static void test_families(void **state) {
         "starcoder",
         "starcoder2",
         "step35",
+        "xlstm",
+        "xlstm-fused",
         "xverse",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

@@ -67,8 +67,8 @@ static void test_table_is_whole(void **state) {
 /* Good nodes of every op over one set of tensors; each case breaks one thing. */
 typedef struct bench {
     gw_tensor x, x8, y, y8, qkv, q, table, norm, head_norm, w, w2, wq, wk, bias, k, v, pages, rope,
-        wide, choice, ids, route, half, wide8, one, taps, window, memory, logits, strength, decays,
-        area, unit, tokens, lora;
+        wide, choice, ids, route, half, wide8, one, taps, window, memory, logits, strength, gates,
+        decays, area, unit, tokens, lora;
 } bench;
 
 static bench new_bench(void) {
@@ -103,6 +103,7 @@ static bench new_bench(void) {
         .memory = {.fmt = GW_FMT_F32, .n_dim = 3, .dim = {2, 17, 1024}},
         .logits = shaped(GW_FMT_F32, 4, 4),
         .strength = shaped(GW_FMT_F32, 4, 4),
+        .gates = shaped(GW_FMT_F32, 4, 6),
         .decays = vector(4),
         .area = shaped(GW_FMT_F32, 2, 2304),
         .unit = shaped(GW_FMT_F32, 4, 1),
@@ -235,6 +236,12 @@ static gw_node node_of(bench *b, gw_op op, int quantized) {
                                      .groups = 2,
                                      .k_dim = 16,
                                      .v_dim = 16};
+        break;
+    case GW_OP_EXP_GATES:
+        n.in[0] = &b->logits, n.in[1] = &b->tokens, n.out = &b->gates;
+        break;
+    case GW_OP_DIVIDE:
+        n.in[1] = &b->logits, n.in[2] = &b->strength;
         break;
     case GW_OP_GROUP_NORM:
         n.in[1] = &b->y, n.w[0] = &b->head_norm, n.args.group_norm.groups = 4;
@@ -424,6 +431,17 @@ static void test_broken_scans(void **state) {
     refused_for(&n, "what is taken back is f32 [4, 32]");
     n.in[2] = &b.half;
     refused_for(&n, "the decay is f32 [4, 32]");
+
+    n = node_of(&b, GW_OP_SCAN, 0);
+    n.in[3] = n.w[0] = n.w[1] = NULL;
+    n.args.scan.kind = GW_SCAN_RETENTION;
+    accepted(&n);
+    n.w[1] = &b.decays;
+    refused_for(&n, "a weight is f32 [4]");
+    n.w[1] = NULL, n.in[2] = &b.half;
+    refused_for(&n, "the decay is f32 [4, 32]");
+    n.args.scan.by_channel = 1;
+    refused_for(&n, "one a head");
 }
 
 /* 64 f16 rows of 64 and 64 f32 rows of 64, biases, 3 rows of 64 in and 128 out, all f32. */

@@ -15,6 +15,7 @@ static const char *const names[] = {
     "lfm2",      "mamba2",      "qwen3-next", "kimi-linear", "granite-hybrid",
     "falcon-h1", "deepseek-v3", "gemma4-e",   "gemma3n",     "deepseek-v4",
     "qwen4-exp", "jamba",       "rwkv7",      "glm5-next",   "minimax-m3",
+    "xlstm",
 };
 
 typedef struct rig {

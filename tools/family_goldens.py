@@ -204,6 +204,11 @@ CASES = {
                              num_experts=4, num_experts_per_tok=2, mamba_d_state=8)),
     "jamba-dense": ("jamba", shape(num_hidden_layers=2, attn_layer_period=2, attn_layer_offset=1,
                                    num_experts=1, num_experts_per_tok=1, mamba_dt_rank=4)),
+    "xlstm": ("xlstm", {"vocab_size": VOCAB, "hidden_size": WIDTH, "num_hidden_layers": 2, "num_heads": 4,
+                        "chunk_size": 8, "ffn_round_up_to_multiple_of": 16}),
+    "xlstm-fused": ("xlstm", {"vocab_size": VOCAB, "hidden_size": WIDTH, "num_hidden_layers": 2,
+                              "num_heads": 2, "qk_dim_factor": 0.75, "use_bias": True,
+                              "gate_soft_cap": 4.0, "chunk_size": 8}),
     "starcoder": ("gpt_bigcode", {"vocab_size": VOCAB, "n_positions": 64, "n_embd": WIDTH,
                                   "n_layer": 2, "n_head": 4, "n_inner": 48, "multi_query": True,
                                   "bos_token_id": 1, "eos_token_id": 2}),
@@ -336,7 +341,21 @@ def reshape_xverse(tensors, config):
     return "XverseForCausalLM", tensors
 
 
-RESHAPE = {"exaone": reshape_exaone, "minicpm": reshape_minicpm, "qwen": reshape_qwen,
+def reshape_xlstm(tensors, config):
+    """`weight_mode` fused, which the reference cannot make anew."""
+    config["weight_mode"] = "fused"
+    fused = {"mlstm_layer.qkv_opreact": [f"mlstm_layer.{x}" for x in ("q", "k", "v", "ogate_preact")],
+             "mlstm_layer.ifgate_preact": ["mlstm_layer.igate_preact", "mlstm_layer.fgate_preact"],
+             "ffn.proj_up_gate_z": ["ffn.proj_up_gate", "ffn.proj_up"]}
+    for layer in range(config["num_blocks"]):
+        for name, parts in fused.items():
+            for kind in ("weight", "bias"):
+                tensors[f"backbone.blocks.{layer}.{name}.{kind}"] = torch.cat([
+                    tensors.pop(f"backbone.blocks.{layer}.{part}.{kind}") for part in parts])
+    return "xLSTMForCausalLM", tensors
+
+
+RESHAPE = {"xlstm-fused": reshape_xlstm, "exaone": reshape_exaone, "minicpm": reshape_minicpm, "qwen": reshape_qwen,
            "xverse": reshape_xverse, "baichuan": reshape_baichuan, "internlm2": reshape_internlm2, "orion": reshape_orion}
 
 

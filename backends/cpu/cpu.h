@@ -223,6 +223,10 @@ struct gw_cpu_launch {
             const float *q_scale, *k_scale; /* [k_dim] each */
         } state;
         struct {
+            const char *least; /* rows as those of in1 */
+            float eps;
+        } divide;
+        struct {
             gw_group_norm_args args;
             const float *weight, *bias, *ones; /* [e] or [m]; [m]; ones [e] */
             size_t wide, e;                    /* of the weight, of a group */
@@ -393,6 +397,8 @@ GW_CPU_KERNEL(experts_down)
 GW_CPU_KERNEL(lora)
 GW_CPU_KERNEL(conv)
 GW_CPU_KERNEL(scan)
+GW_CPU_KERNEL(exp_gates)
+GW_CPU_KERNEL(divide)
 GW_CPU_KERNEL(group_norm)
 GW_CPU_KERNEL(heads)
 GW_CPU_KERNEL(columns)

@@ -26,6 +26,8 @@ static const gw_kernel_row entries[] = {
     {GW_OP_EXPERTS_LORA_B, "experts_lora_b", 0, 1, gw_cpu_accepts_lora, gw_cpu_record_lora},
     {GW_OP_CONV,         "conv",         0, 1, gw_cpu_accepts_conv,          gw_cpu_record_conv},
     {GW_OP_SCAN,         "scan",         0, 1, gw_cpu_accepts_scan,          gw_cpu_record_scan},
+    {GW_OP_EXP_GATES,    "exp_gates",    0, 1, gw_cpu_accepts_exp_gates,     gw_cpu_record_exp_gates},
+    {GW_OP_DIVIDE,       "divide",       0, 1, gw_cpu_accepts_divide,        gw_cpu_record_divide},
     {GW_OP_GROUP_NORM,   "group_norm",   0, 1, gw_cpu_accepts_group_norm,    gw_cpu_record_group_norm},
     {GW_OP_HEADS,        "heads",        0, 1, gw_cpu_accepts_heads,         gw_cpu_record_heads},
     {GW_OP_STREAMS,      "streams",      0, 1, gw_cpu_accepts_streams,       gw_cpu_record_streams},

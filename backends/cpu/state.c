@@ -1,5 +1,5 @@
-/* backends/cpu/state.c - CONV and SCAN: sequences and columns or heads to threads; GROUP_NORM,
- * HEADS and COLUMNS. */
+/* backends/cpu/state.c - CONV, SCAN and EXP_GATES: sequences and columns or heads to threads; DIVIDE,
+ * GROUP_NORM, HEADS and COLUMNS. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -198,6 +198,19 @@ static void load_ssm(const gw_cpu_launch *l, int i, size_t h, size_t g, const sc
     s->skip = l->u.state.skip[h];
 }
 
+/* A write of strength 1 without a D of its own: +0 times the value. */
+static void load_retention(const gw_cpu_launch *l, int i, size_t h, size_t g, gw_cpu_scan *s) {
+    const gw_scan_args *a = &l->u.state.scan;
+    size_t keys = (size_t)a->k_dim, wide = (size_t)a->v_dim;
+    const float *x = floats(l->in, l->in_stride, i);
+    s->k = x + (size_t)a->heads * wide + g * keys;
+    s->q = s->k + (size_t)a->groups * keys;
+    s->v = x + h * wide;
+    s->d = floats(l->u.state.decay, l->u.state.decay_stride, i) + h;
+    s->beta = 1.0f;
+    s->skip = 0.0f;
+}
+
 static void load_wkv(const gw_cpu_launch *l, int i, size_t h, const scan_room *room,
                      gw_cpu_scan *s) {
     const gw_scan_args *a = &l->u.state.scan;
@@ -244,6 +257,9 @@ static void scan_head(const gw_cpu_launch *l, gw_cpu_worker *worker, int first, 
         } else if (a->kind == GW_SCAN_WKV) {
             load_wkv(l, i, h, &room, &s);
             l->ops->scan_wkv(y, to, from, &s, wide);
+        } else if (a->kind == GW_SCAN_RETENTION) {
+            load_retention(l, i, h, g, &s);
+            l->ops->scan_ssm(y, to, from, &s, wide);
         } else {
             load_ssm(l, i, h, g, &room, &s);
             (a->by_channel ? l->ops->scan_channels : l->ops->scan_ssm)(y, to, from, &s, wide);
@@ -310,7 +326,7 @@ gw_status gw_cpu_record_scan(struct gw_segment *segment, const gw_kernel *kernel
     take_state(l, node);
     l->u.state.decay = gw_cpu_data(node->in[2]);
     l->u.state.decay_stride = gw_cpu_row_stride(node->in[2]);
-    if (a->kind != GW_SCAN_SSM) {
+    if (a->kind == GW_SCAN_DELTA || a->kind == GW_SCAN_WKV) {
         l->u.state.beta = gw_cpu_data(node->in[3]);
         l->u.state.beta += node->in[3] == node->in[2] ? (size_t)a->heads * sizeof(float) : 0;
         l->u.state.beta_stride = gw_cpu_row_stride(node->in[3]);
@@ -324,6 +340,87 @@ gw_status gw_cpu_record_scan(struct gw_segment *segment, const gw_kernel *kernel
     GW_TRY(gw_cpu_vector(segment, node->w[2], &l->u.state.skip));
     GW_TRY(constant(segment, node, keys, a->q_scale, &l->u.state.q_scale));
     return constant(segment, node, keys, a->k_scale, &l->u.state.k_scale);
+}
+
+/* ---- EXP_GATES, DIVIDE ----------------------------------------------------------------------- */
+
+static void exp_gates(const gw_cpu_launch *l, gw_cpu_worker *worker, int first) {
+    const gw_step *step = worker->step;
+    size_t heads = l->u.state.state_width;
+    int rows = gw_cpu_live(l, step), all = count_rows(step, rows, first), k = 0;
+    float *m = (float *)(void *)worker->scratch;
+    memcpy(m, entry(l, step->slot[first], step->pos[first]), heads * sizeof *m);
+    if (step->pos[first] == 0) {
+        memset(m, 0, heads * sizeof *m);
+    }
+    for (int i = first; i >= 0; i = next_row(step, rows, i), k++) {
+        const float *write = floats(l->in, l->in_stride, i), *forget = write + heads;
+        float *y = (float *)(void *)(l->out + (size_t)i * l->out_stride);
+        for (size_t h = 0; h < heads; h++) {
+            float kept = gw_log_kept(m[h], forget[h]);
+            m[h] = kept < write[h] ? write[h] : kept;
+            y[h] = gw_exp(kept - m[h]);
+            y[heads + h] = gw_exp(write[h] - m[h]);
+            y[2 * heads + h] = gw_exp(-m[h]);
+        }
+        if (all - k - 1 < (int)l->u.state.entries - 1) {
+            memcpy(entry(l, step->slot[i], step->pos[i] + 1), m, heads * sizeof *m);
+        }
+    }
+}
+
+static void run_exp_gates(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    size_t first, end;
+    while (gw_cpu_take(worker, (size_t)gw_cpu_live(l, worker->step), 1, &first, &end)) {
+        for (size_t i = first; i < end; i++) {
+            if (is_first(worker->step, (int)i)) {
+                exp_gates(l, worker, (int)i);
+            }
+        }
+    }
+}
+
+int gw_cpu_accepts_exp_gates(const gw_kernel *kernel, const gw_node *node,
+                             const struct gw_device *device) {
+    return gw_cpu_accepts_conv(kernel, node, device);
+}
+
+gw_status gw_cpu_record_exp_gates(struct gw_segment *segment, const gw_kernel *kernel,
+                                  const gw_node *node) {
+    gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
+    l->run = run_exp_gates;
+    take_state(l, node);
+    gw_cpu_need_scratch(segment, l->u.state.state_width * sizeof(float));
+    return GW_OK;
+}
+
+static void run_divide(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    size_t first, end, each = l->width / (l->in1_stride / sizeof(float));
+    while (gw_cpu_take(worker, (size_t)gw_cpu_live(l, worker->step), 1, &first, &end)) {
+        for (size_t i = first; i < end; i++) {
+            const float *x = floats(l->in, l->in_stride, (int)i);
+            const float *by = floats(l->in1, l->in1_stride, (int)i);
+            const float *least = floats(l->u.divide.least, l->in1_stride, (int)i);
+            float *y = (float *)(void *)(l->out + i * l->out_stride);
+            for (size_t c = 0; c < l->width; c++) {
+                y[c] = gw_divided(x[c], by[c / each], least[c / each], l->u.divide.eps);
+            }
+        }
+    }
+}
+
+int gw_cpu_accepts_divide(const gw_kernel *kernel, const gw_node *node,
+                          const struct gw_device *device) {
+    return gw_cpu_accepts_conv(kernel, node, device);
+}
+
+gw_status gw_cpu_record_divide(struct gw_segment *segment, const gw_kernel *kernel,
+                               const gw_node *node) {
+    gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
+    l->run = run_divide;
+    l->u.divide.least = gw_cpu_data(node->in[2]);
+    l->u.divide.eps = node->args.divide.eps;
+    return GW_OK;
 }
 
 /* ---- GROUP_NORM ------------------------------------------------------------------------------ */

@@ -99,6 +99,7 @@ static const struct {
     {"gw_more_*",          "kernels_hip/rows/more.hip"},
     {"gw_state_prompt_*",  "kernels_hip/rows/state_prompt.hip"},
     {"gw_state_step_*",    "kernels_hip/rows/state_step.hip"},
+    {"gw_gates_*",         "kernels_hip/rows/gates.hip"},
     {"gw_state_*",         "kernels_hip/rows/state.hip"},
     {"gw_sample",          "kernels_hip/rows/sample.hip"},
     {"gw_roof_*",          "kernels_hip/roof.hip"},

@@ -1,4 +1,5 @@
-/* backends/hip/state.c - CONV, SCAN, GROUP_NORM, HEADS and COLUMNS: nodes to launches. */
+/* backends/hip/state.c - CONV, SCAN, EXP_GATES, DIVIDE, GROUP_NORM, HEADS and COLUMNS: nodes to
+ * launches. */
 #include <stdio.h>
 
 #include "backends/hip/hip.h"
@@ -57,10 +58,11 @@ static gw_status prepare_scan(struct gw_segment *segment, const gw_node *node, i
                                         .in = gw_hip_at(node->in[0]),
                                         .decay = gw_hip_at(node->in[2]),
                                         .beta = at_or_none(node->in[3]),
-                                        .a = gw_hip_at(node->w[0]),
+                                        .a = at_or_none(node->w[0]),
                                         .bias = at_or_none(node->w[1]),
                                         .out = made,
                                         .delta = delta,
+                                        .given = a->kind == GW_SCAN_RETENTION,
                                         .heads = a->heads,
                                         .groups = a->groups,
                                         .keys = a->k_dim,
@@ -83,9 +85,9 @@ static gw_status prepare_scan(struct gw_segment *segment, const gw_node *node, i
 /* A long plan's scan, where a block of columns is of one head and its keys fit registers. */
 static gw_status scan_prompt(struct gw_segment *segment, const gw_node *node, const gw_scan_args *a,
                              const struct gw_state_scan_params *p) {
-    const char *name = a->kind == GW_SCAN_SSM ? "gw_state_prompt_scan_ssm"
-                       : a->by_channel        ? "gw_state_prompt_scan_key"
-                                              : "gw_state_prompt_scan_head";
+    const char *name = a->kind != GW_SCAN_DELTA ? "gw_state_prompt_scan_ssm"
+                       : a->by_channel          ? "gw_state_prompt_scan_key"
+                                                : "gw_state_prompt_scan_head";
     size_t ring = (size_t)(GW_SCAN_RING * GW_SCAN_SLOT(a->by_channel)) * sizeof(float);
     return gw_hip_record(
         segment, node, name, gw_hip_groups(gw_hip_width(node->out), GW_SCAN_THREADS),
@@ -181,6 +183,32 @@ static gw_status record_scan(struct gw_segment *segment, const gw_kernel *kernel
     return gw_hip_record(segment, node, name,
                          gw_hip_groups(gw_hip_width(node->out), GW_SCAN_THREADS),
                          (unsigned)segment->rows, 1, GW_SCAN_THREADS, 1, 1, 0, &p, sizeof p);
+}
+
+static gw_status record_exp_gates(struct gw_segment *segment, const gw_kernel *kernel,
+                                  const gw_node *node) {
+    struct gw_gates_exp_params p = {.step = gw_hip_step(segment),
+                                    .in = gw_hip_at(node->in[0]),
+                                    .state = gw_hip_at(node->in[1]),
+                                    .out = gw_hip_at(node->out),
+                                    .heads = (int32_t)node->in[1]->dim[2],
+                                    .entries = (int32_t)node->in[1]->dim[1]};
+    (void)kernel;
+    return launch(segment, node, "gw_gates_exp", (size_t)p.heads, 0, &p, sizeof p);
+}
+
+static gw_status record_divide(struct gw_segment *segment, const gw_kernel *kernel,
+                               const gw_node *node) {
+    struct gw_gates_divide_params p = {.step = gw_hip_step(segment),
+                                       .in = gw_hip_at(node->in[0]),
+                                       .by = gw_hip_at(node->in[1]),
+                                       .least = gw_hip_at(node->in[2]),
+                                       .out = gw_hip_at(node->out),
+                                       .width = (int32_t)gw_hip_width(node->out),
+                                       .columns = (int32_t)gw_hip_width(node->in[1]),
+                                       .eps = node->args.divide.eps};
+    (void)kernel;
+    return launch(segment, node, "gw_gates_divide", gw_hip_width(node->out), 0, &p, sizeof p);
 }
 
 static gw_status record_group_norm(struct gw_segment *segment, const gw_kernel *kernel,
@@ -403,6 +431,8 @@ gw_status gw_hip_record_step(struct gw_segment *segment, const gw_node *nodes, s
 const gw_kernel gw_hip_state_kernels[] = {
     {GW_OP_CONV, "hip.conv", accepts, record_conv, NULL, 1},
     {GW_OP_SCAN, "hip.scan", accepts, record_scan, NULL, 1},
+    {GW_OP_EXP_GATES, "hip.exp_gates", accepts, record_exp_gates, NULL, 1},
+    {GW_OP_DIVIDE, "hip.divide", accepts, record_divide, NULL, 1},
     {GW_OP_GROUP_NORM, "hip.group_norm", accepts, record_group_norm, NULL, 1},
     {GW_OP_HEADS, "hip.heads", accepts_heads, record_heads, NULL, 1},
     {GW_OP_STREAMS, "hip.streams", accepts, record_streams, NULL, 1},

@@ -32,6 +32,8 @@ static const gw_kernel_row entries[] = {
     {GW_OP_EXPERTS_LORA_B, "experts_lora_b", 0, 1, RUNS(lora_b)},
     {GW_OP_CONV,         "conv",           0, 1, gw_cl_accepts_state, gw_cl_record_conv},
     {GW_OP_SCAN,         "scan",           0, 1, gw_cl_accepts_state, gw_cl_record_scan},
+    {GW_OP_EXP_GATES,    "exp_gates",      0, 1, gw_cl_accepts_state, gw_cl_record_exp_gates},
+    {GW_OP_DIVIDE,       "divide",         0, 1, gw_cl_accepts_state, gw_cl_record_divide},
     {GW_OP_GROUP_NORM,   "group_norm",     0, 1, gw_cl_accepts_state, gw_cl_record_group_norm},
     {GW_OP_HEADS,        "heads",          0, 1, RUNS(heads)},
     {GW_OP_STREAMS,      "streams",        0, 1, gw_cl_accepts_state, gw_cl_record_streams},

@@ -382,6 +382,10 @@ gw_status gw_cl_record_conv(struct gw_segment *segment, const gw_kernel *kernel,
                             const gw_node *node);
 gw_status gw_cl_record_scan(struct gw_segment *segment, const gw_kernel *kernel,
                             const gw_node *node);
+gw_status gw_cl_record_exp_gates(struct gw_segment *segment, const gw_kernel *kernel,
+                                 const gw_node *node);
+gw_status gw_cl_record_divide(struct gw_segment *segment, const gw_kernel *kernel,
+                              const gw_node *node);
 gw_status gw_cl_record_group_norm(struct gw_segment *segment, const gw_kernel *kernel,
                                   const gw_node *node);
 gw_status gw_cl_record_columns(struct gw_segment *segment, const gw_kernel *kernel,

@@ -1,4 +1,5 @@
-/* backends/opencl/state.c - CONV, SCAN, GROUP_NORM, HEADS and COLUMNS: nodes to launches. */
+/* backends/opencl/state.c - CONV, SCAN, EXP_GATES, DIVIDE, GROUP_NORM, HEADS and COLUMNS: nodes to
+ * launches. */
 #include "backends/opencl/opencl.h"
 
 static int present(const gw_tensor *t, int bit) { return (t != NULL) << bit; }
@@ -64,7 +65,8 @@ static gw_status prepare_scan(struct gw_segment *segment, const gw_node *node, c
     gw_cl_arg_float(&call, a->k_scale);
     gw_cl_arg_float(&call, a->low);
     gw_cl_arg_float(&call, a->high);
-    gw_cl_arg_int(&call, present(node->w[1], 0) | together << 1);
+    gw_cl_arg_int(&call, present(node->w[1], 0) | together << 1 |
+                             (a->kind == GW_SCAN_RETENTION) << 2);
     return gw_cl_launch_rows(&call, (size_t)(2 * a->groups + a->heads), (size_t)segment->rows);
 }
 
@@ -140,6 +142,35 @@ gw_status gw_cl_record_scan(struct gw_segment *segment, const gw_kernel *kernel,
     gw_cl_arg_int(&call, a->tiled);
     gw_cl_arg_int(&call, node->in[1]->dim[1]);
     gw_cl_arg_int(&call, present(node->w[2], 0));
+    return gw_cl_launch_rows(&call, gw_cl_width(node->out), (size_t)segment->rows);
+}
+
+gw_status gw_cl_record_exp_gates(struct gw_segment *segment, const gw_kernel *kernel,
+                                 const gw_node *node) {
+    const gw_tensor *state = node->in[1];
+    gw_cl_call call = gw_cl_launch_new(segment, "state", "", "exp_gates");
+    (void)kernel;
+    gw_cl_arg_step(&call);
+    gw_cl_arg_tensor(&call, node->in[0]);
+    gw_cl_arg_tensor(&call, state);
+    gw_cl_arg_tensor(&call, node->out);
+    gw_cl_arg_int(&call, state->dim[2]);
+    gw_cl_arg_int(&call, state->dim[1]);
+    return gw_cl_launch_rows(&call, (size_t)state->dim[2], (size_t)segment->rows);
+}
+
+gw_status gw_cl_record_divide(struct gw_segment *segment, const gw_kernel *kernel,
+                              const gw_node *node) {
+    gw_cl_call call = gw_cl_launch_new(segment, "state", "", "divide");
+    (void)kernel;
+    gw_cl_arg_step(&call);
+    gw_cl_arg_tensor(&call, node->in[0]);
+    gw_cl_arg_tensor(&call, node->in[1]);
+    gw_cl_arg_tensor(&call, node->in[2]);
+    gw_cl_arg_tensor(&call, node->out);
+    gw_cl_arg_int(&call, (int64_t)gw_cl_width(node->out));
+    gw_cl_arg_int(&call, (int64_t)gw_cl_width(node->in[1]));
+    gw_cl_arg_float(&call, node->args.divide.eps);
     return gw_cl_launch_rows(&call, gw_cl_width(node->out), (size_t)segment->rows);
 }
 

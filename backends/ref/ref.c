@@ -203,6 +203,8 @@ static const gw_kernel kernels[] = {
     {GW_OP_EXPERTS_LORA_B, "ref.experts_lora_b", accepts, record, NULL, 1},
     {GW_OP_CONV,          "ref.conv",          accepts, record, NULL, 1},
     {GW_OP_SCAN,          "ref.scan",          accepts, record, NULL, 1},
+    {GW_OP_EXP_GATES,     "ref.exp_gates",     accepts, record, NULL, 1},
+    {GW_OP_DIVIDE,        "ref.divide",        accepts, record, NULL, 1},
     {GW_OP_GROUP_NORM,    "ref.group_norm",    accepts, record, NULL, 1},
     {GW_OP_HEADS,         "ref.heads",         accepts, record, NULL, 1},
     {GW_OP_STREAMS,       "ref.streams",       accepts, record, NULL, 1},

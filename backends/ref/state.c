@@ -1,5 +1,5 @@
-/* backends/ref/state.c - CONV, SCAN, GROUP_NORM, HEADS and COLUMNS, straight from their definition
- * in core/plan/op.h. */
+/* backends/ref/state.c - CONV, SCAN, EXP_GATES, DIVIDE, GROUP_NORM, HEADS and COLUMNS, straight from
+ * their definition in core/plan/op.h. */
 #include <math.h>
 #include <string.h>
 
@@ -168,6 +168,27 @@ static void ssm_row(const gw_node *node, const gw_step *step, int i, double *sta
     }
 }
 
+static void retention_row(const gw_node *node, const gw_step *step, int i, double *state) {
+    const gw_scan_args *a = &node->args.scan;
+    (void)step;
+    const float *x = ref_floats(node->in[0], i), *k = x + a->heads * a->v_dim;
+    const float *q = k + a->groups * a->k_dim;
+    for (int h = 0; h < a->heads; h++) {
+        const float *kh = k + group_of(a, h) * a->k_dim, *qh = q + group_of(a, h) * a->k_dim;
+        double *s = state + (int64_t)h * a->k_dim * a->v_dim;
+        for (int c = 0; c < a->v_dim; c++) {
+            double out = 0.0;
+            for (int j = 0; j < a->k_dim; j++) {
+                double *at = &s[j * a->v_dim + c];
+                *at = *at * (double)ref_floats(node->in[2], i)[h] +
+                      (double)kh[j] * (double)x[h * a->v_dim + c];
+                out += (double)qh[j] * *at;
+            }
+            ref_floats(node->out, i)[h * a->v_dim + c] = (float)out;
+        }
+    }
+}
+
 static void wkv_row(const gw_node *node, const gw_step *step, int i, double *state) {
     const gw_scan_args *a = &node->args.scan;
     (void)step;
@@ -196,10 +217,45 @@ static void wkv_row(const gw_node *node, const gw_step *step, int i, double *sta
 }
 
 static void run_scan(const gw_node *node, const gw_step *step, int rows, double *scratch) {
-    ref_each_sequence(node, step, rows, scratch,
-                      node->args.scan.kind == GW_SCAN_DELTA ? delta_row
-                      : node->args.scan.kind == GW_SCAN_SSM ? ssm_row
-                                                            : wkv_row);
+    static void (*const row_of[])(const gw_node *, const gw_step *, int, double *) = {
+        [GW_SCAN_DELTA] = delta_row,
+        [GW_SCAN_SSM] = ssm_row,
+        [GW_SCAN_RETENTION] = retention_row,
+        [GW_SCAN_WKV] = wkv_row};
+    ref_each_sequence(node, step, rows, scratch, row_of[node->args.scan.kind]);
+}
+
+/* ---- EXP_GATES, DIVIDE ---------------------------------------------------------------------- */
+
+static void exp_gates_row(const gw_node *node, const gw_step *step, int i, double *state) {
+    int64_t heads = ref_cols(node->out) / 3;
+    const float *write = ref_floats(node->in[0], i), *forget = write + heads;
+    float *out = ref_floats(node->out, i);
+    (void)step;
+    for (int64_t h = 0; h < heads; h++) {
+        double kept = state[h] - softplus(-(double)forget[h]);
+        state[h] = kept < (double)write[h] ? (double)write[h] : kept;
+        out[h] = (float)exp(kept - state[h]);
+        out[heads + h] = (float)exp((double)write[h] - state[h]);
+        out[2 * heads + h] = (float)exp(-state[h]);
+    }
+}
+
+static void run_exp_gates(const gw_node *node, const gw_step *step, int rows, double *scratch) {
+    ref_each_sequence(node, step, rows, scratch, exp_gates_row);
+}
+
+static void run_divide(const gw_node *node, const gw_step *step, int rows, double *scratch) {
+    int64_t m = ref_cols(node->out), each = m / ref_cols(node->in[1]);
+    (void)step, (void)scratch;
+    for (int i = 0; i < rows; i++) {
+        for (int64_t c = 0; c < m; c++) {
+            double by = fabs((double)ref_floats(node->in[1], i)[c / each]);
+            double least = (double)ref_floats(node->in[2], i)[c / each];
+            by = (by < least ? least : by) + (double)node->args.divide.eps;
+            ref_floats(node->out, i)[c] = (float)((double)ref_floats(node->in[0], i)[c] / by);
+        }
+    }
 }
 
 /* ---- GROUP_NORM, HEADS, COLUMNS ------------------------------------------------------------- */
@@ -332,6 +388,7 @@ static void run_columns(const gw_node *node, const gw_step *step, int rows, doub
 }
 
 const ref_op ref_conv = {scratch_state, run_conv}, ref_scan = {scratch_state, run_scan},
+             ref_exp_gates = {scratch_state, run_exp_gates}, ref_divide = {scratch_row, run_divide},
              ref_group_norm = {scratch_row, run_group_norm}, ref_heads = {scratch_row, run_heads},
              ref_columns = {scratch_row, run_columns}, ref_streams = {scratch_row, run_streams},
              ref_sparse_glu = {scratch_row, run_sparse_glu};

@@ -26,10 +26,15 @@ static void emit_conv(walk *w, const gw_spec_block *b) {
 }
 
 static void emit_scan(walk *w, const gw_spec_block *b) {
-    int delta = b->kind == GW_BLOCK_DELTA, wkv = b->kind == GW_BLOCK_WKV;
-    gw_scan_args a = {.kind = delta ? GW_SCAN_DELTA
-                              : wkv ? GW_SCAN_WKV
-                                    : GW_SCAN_SSM,
+    static const struct {
+        gw_scan_kind kind;
+        const char *what;
+        int weights, beta;
+    } scans[GW_BLOCK_KINDS] = {[GW_BLOCK_DELTA] = {GW_SCAN_DELTA, "delta", 2, 1},
+                               [GW_BLOCK_SSM] = {GW_SCAN_SSM, "ssm", 3, 0},
+                               [GW_BLOCK_RETENTION] = {GW_SCAN_RETENTION, "retention", 0, 0},
+                               [GW_BLOCK_WKV] = {GW_SCAN_WKV, "wkv", 0, 1}};
+    gw_scan_args a = {.kind = scans[b->kind].kind,
                       .heads = (int)number(w, b, GW_ARG_HEADS, 0.0),
                       .groups = (int)number(w, b, GW_ARG_GROUPS, number(w, b, GW_ARG_HEADS, 0.0)),
                       .k_dim = (int)number(w, b, GW_ARG_KEYS, 0.0),
@@ -45,15 +50,35 @@ static void emit_scan(walk *w, const gw_spec_block *b) {
     }
     int64_t cols = (int64_t)a.heads * a.v_dim;
     gw_tensor *out = new_tensor(w, GW_FMT_F32, cols > 0 ? cols : 1);
-    gw_node *node = new_node(w, GW_OP_SCAN, delta ? "delta" : wkv ? "wkv" : "ssm", out);
+    gw_node *node = new_node(w, GW_OP_SCAN, scans[b->kind].what, out);
     node->in[0] = as_f32(w, b->in);
     node->in[1] = state_of(w);
     node->in[2] = as_f32(w, b->side);
-    node->in[3] = delta || wkv ? as_f32(w, b->plus) : NULL;
-    for (int i = 0; i < (wkv ? 0 : delta ? 2 : 3); i++) {
+    node->in[3] = scans[b->kind].beta ? as_f32(w, b->plus) : NULL;
+    for (int i = 0; i < scans[b->kind].weights; i++) {
         node->w[i] = weight(w, b, i);
     }
     node->args.scan = a;
+    give(w, b, out);
+}
+
+static void emit_exp_gates(walk *w, const gw_spec_block *b) {
+    int64_t heads = (int64_t)number(w, b, GW_ARG_HEADS, 0.0);
+    gw_tensor *out = new_tensor(w, GW_FMT_F32, heads > 0 ? 3 * heads : 1);
+    gw_node *node = new_node(w, GW_OP_EXP_GATES, "exp_gates", out);
+    node->in[0] = as_f32(w, b->in);
+    node->in[1] = state_of(w);
+    give(w, b, out);
+}
+
+static void emit_divide(walk *w, const gw_spec_block *b) {
+    const gw_tensor *x = as_f32(w, b->in);
+    gw_tensor *out = new_tensor(w, GW_FMT_F32, x != NULL ? x->dim[1] : 1);
+    gw_node *node = new_node(w, GW_OP_DIVIDE, "divide", out);
+    node->in[0] = x;
+    node->in[1] = as_f32(w, b->side);
+    node->in[2] = as_f32(w, b->plus);
+    node->args.divide.eps = (float)number(w, b, GW_ARG_EPS, 0.0);
     give(w, b, out);
 }
 
@@ -336,6 +361,9 @@ static const gw_emit_fn emitters[GW_BLOCK_KINDS] = {
     [GW_BLOCK_DELTA]     = emit_scan,
     [GW_BLOCK_SSM]       = emit_scan,
     [GW_BLOCK_WKV]       = emit_scan,
+    [GW_BLOCK_RETENTION] = emit_scan,
+    [GW_BLOCK_EXP_GATES] = emit_exp_gates,
+    [GW_BLOCK_DIVIDE]    = emit_divide,
     [GW_BLOCK_NORM_GROUPS] = emit_norm_groups,
     [GW_BLOCK_HEADS]     = emit_heads,
     [GW_BLOCK_COLUMNS]   = emit_columns,

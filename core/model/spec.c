@@ -178,7 +178,10 @@ uint64_t gw_block_state(const gw_blueprint *bp, const gw_hparams *hp, int layer,
         width = gw_spec_value(bp, hp, layer, w->dim[0]) / taps * (taps - 1.0) * apart;
     } else if (b->kind == GW_BLOCK_NGRAM) {
         width = gw_spec_value(bp, hp, layer, b->number[GW_ARG_SIZE]) - 1.0;
-    } else if (b->kind == GW_BLOCK_DELTA || b->kind == GW_BLOCK_SSM || b->kind == GW_BLOCK_WKV) {
+    } else if (b->kind == GW_BLOCK_EXP_GATES) {
+        width = gw_spec_value(bp, hp, layer, b->number[GW_ARG_HEADS]);
+    } else if (b->kind == GW_BLOCK_DELTA || b->kind == GW_BLOCK_SSM || b->kind == GW_BLOCK_WKV ||
+               b->kind == GW_BLOCK_RETENTION) {
         width = gw_spec_value(bp, hp, layer, b->number[GW_ARG_HEADS]) *
                 gw_spec_value(bp, hp, layer, b->number[GW_ARG_KEYS]) *
                 gw_spec_value(bp, hp, layer, b->number[GW_ARG_VALUES]);

@@ -91,6 +91,13 @@ static const block_rule rules[GW_BLOCK_KINDS] = {
          {"keys", 'n', GW_ARG_KEYS, 1}, {"values", 'n', GW_ARG_VALUES, 1},
          {"low", 'n', GW_ARG_LOW, 1}, {"high", 'n', GW_ARG_HIGH, 1},
          {"tiled", 'n', GW_ARG_TILED, 1}, {"channels", 'f', GW_FLAG_BY_CHANNEL, 0}}},
+    [GW_BLOCK_RETENTION] = {"retention", LAYER, LAYER, 0, 0, 0, LAST, 0,
+        {{"decay", 'v', 0, 1}, {"heads", 'n', GW_ARG_HEADS, 1}, {"groups", 'n', GW_ARG_GROUPS, 1},
+         {"keys", 'n', GW_ARG_KEYS, 1}, {"values", 'n', GW_ARG_VALUES, 1}}},
+    [GW_BLOCK_EXP_GATES] = {"exp_gates", LAYER, LAYER, 0, 0, 0, LAST, 0,
+        {{"heads", 'n', GW_ARG_HEADS, 1}}},
+    [GW_BLOCK_DIVIDE] = {"divide", LAYER, LAYER, 0, 0, 0, LAST, 0,
+        {{"by", 'v', 0, 1}, {"least", 'v', 1, 1}, {"eps", 'n', GW_ARG_EPS, 1}}},
     [GW_BLOCK_WKV] = {"wkv", LAYER, LAYER, 0, 0, 0, LAST, 0,
         {{"decay", 'v', 0, 1}, {"back", 'v', 1, 1}, {"heads", 'n', GW_ARG_HEADS, 1},
          {"keys", 'n', GW_ARG_KEYS, 1}, {"values", 'n', GW_ARG_VALUES, 1}}},
@@ -375,6 +382,25 @@ static int is_role_place(const block_rule *rule, const gw_spec_line *l, int at, 
            !gw_spec_is(l->word[at], "if");
 }
 
+/* Values that a recurrent block cannot do without. */
+static gw_status needs_values(const gw_spec_reader *r, const block_rule *rule,
+                              const gw_spec_block *b) {
+    static const struct {
+        const char *first, *second;
+    } needs[GW_BLOCK_KINDS] = {[GW_BLOCK_DELTA] = {"decay", "beta"},
+                               [GW_BLOCK_SSM] = {"steps", NULL},
+                               [GW_BLOCK_RETENTION] = {"decay", NULL},
+                               [GW_BLOCK_WKV] = {"decay", "back"},
+                               [GW_BLOCK_DIVIDE] = {"by", "least"}};
+    const char *first = needs[b->kind].first, *second = needs[b->kind].second;
+    if (first != NULL && (b->side < 0 || (second != NULL && b->plus < 0))) {
+        return second != NULL ? gw_spec_fail(r, "%s needs '%s VALUE' and '%s VALUE'", rule->name,
+                                             first, second)
+                              : gw_spec_fail(r, "%s needs '%s VALUE'", rule->name, first);
+    }
+    return GW_OK;
+}
+
 static gw_status finish(gw_spec_reader *r, const block_rule *rule, gw_spec_block *b) {
     int adds = rule->adds || (b->flags & GW_FLAG_ADD);
     b->in = b->in >= 0 ? b->in : rule->takes;
@@ -399,14 +425,7 @@ static gw_status finish(gw_spec_reader *r, const block_rule *rule, gw_spec_block
     if (b->kind == GW_BLOCK_ROUTE && b->number[GW_ARG_USED].n == 0) {
         return gw_spec_fail(r, "route needs 'used NUMBER'");
     }
-    int delta = b->kind == GW_BLOCK_DELTA, wkv = b->kind == GW_BLOCK_WKV;
-    if (((delta || wkv) && (b->side < 0 || b->plus < 0)) ||
-        (b->kind == GW_BLOCK_SSM && b->side < 0)) {
-        return gw_spec_fail(r, "%s needs %s", rule->name,
-                            wkv     ? "'decay VALUE' and 'back VALUE'"
-                            : delta ? "'decay VALUE' and 'beta VALUE'"
-                                    : "'steps VALUE'");
-    }
+    GW_TRY(needs_values(r, rule, b));
     r->defined |= 1u << b->out;
     return GW_OK;
 }

@@ -73,6 +73,13 @@ typedef enum gw_op {
                       * [slots,R,h*k*v], answers row by row (gw_scan_args); in0 = rows, in2, in3 =
                       * logits of decay and write strength, w0 = A [h], w1 = bias of the decay (may
                       * be NULL), w2 = D [h] (SSM); SSM by channel: w0 [h*v,k], w1, w2 [h*v]     */
+    GW_OP_EXP_GATES, /* out[n,3h] f32 = [decay h | write h | floor h] of logits in0[n,2h] f32, those of
+                      * writing, then those of forgetting; the state in1 [slots,R,h] is the largest
+                      * exponent so far: m' = max(m + log sigmoid(forget), write), decay =
+                      * exp(m + log sigmoid(forget) - m'), write = exp(write - m'), floor = exp(-m')
+                      * (Beck et al. 2024, arXiv:2405.04517)                                    */
+    GW_OP_DIVIDE,    /* out[n,m] f32 = in0[n,m] f32 / (max(|in1[n,c]|, in2[n,c]) + eps), column i by
+                      * those of i / (m/c); in1, in2 f32                                        */
     GW_OP_GROUP_NORM, /* out[n,m] f32 = RMS norm of each of m/g groups of in0[n,m] f32, by w0 [g] or
                        * [m] (may be NULL), times act(gate in1[n,m]) (may be NULL) before or after;
                        * with `measure` out[n,groups]: what each group is divided by              */
@@ -131,7 +138,7 @@ typedef enum gw_rope_style {
  * rotates q and its result, and reads the codes as those of q8_0.
  * Page table (in3 of ATTENTION and ROPE_KV) [slots, pages] i32. */
 
-/* States of CONV and SCAN: in1 [slots, R, width] f32. What is known of a sequence before position p
+/* States of CONV, SCAN and EXP_GATES: in1 [slots, R, width] f32. What is known of a sequence before position p
  * stands in entry p mod R of its slot; before position 0 that is all zeros, whatever the entry
  * holds. The first row of a sequence in a step begins with its entry, every further row of the
  * sequence (in increasing position) with what the one before it knows. What is known behind
@@ -155,6 +162,8 @@ typedef enum gw_scan_kind {
                     * S = exp(t A) S + B t x; out = C S + D x (Dao and Gu 2024,
                     * arXiv:2405.21060); by channel a step for each value and an A for each value
                     * and key (Gu and Dao 2023, arXiv:2312.00752)                               */
+    GW_SCAN_RETENTION, /* in0 as of SSM, in2 = d [n,h] as it is: S = d S + B x; out = C S; no weights
+                        * (Sun et al. 2023, arXiv:2307.08621)                                    */
     GW_SCAN_WKV    /* in0 = [r h*k | k h*k | v h*v | e h*k], in2 = s, in3 = a, both [n, h*k]: with
                     * e times k_scale S = exp(GW_WKV_DECAY s) S - (e a) (e S) + k v; out = r S;
                     * h groups and no weights (Peng et al. 2025, arXiv:2503.14456)             */
@@ -170,6 +179,9 @@ typedef struct gw_scan_args {
 } gw_scan_args;
 /* DELTA with in3 == in2: both logits side by side, [n, 2 h]. */
 
+typedef struct gw_divide_args {
+    float eps;
+} gw_divide_args;
 typedef struct gw_group_norm_args {
     int groups; /* how many */
     int center; /* LayerNorm of each: less its mean; w1 = bias [m] (may be NULL); no gate */
@@ -360,6 +372,7 @@ typedef union gw_op_args {
     gw_experts_lora_args experts_lora;
     gw_conv_args conv;
     gw_scan_args scan;
+    gw_divide_args divide;
     gw_group_norm_args group_norm;
     gw_heads_args heads;
     gw_columns_args columns;

@@ -13,6 +13,8 @@ gw_status gw_op_check_scan(const gw_node *node);
 gw_status gw_op_check_lora_a(const gw_node *node);
 gw_status gw_op_check_lora_b(const gw_node *node);
 void gw_op_cost_lora(const gw_node *node, int rows, int positions, double *bytes, double *ops);
+gw_status gw_op_check_exp_gates(const gw_node *node);
+gw_status gw_op_check_divide(const gw_node *node);
 /* The state in1 of a node, `width` floats of each sequence. */
 gw_status gw_op_check_state(const gw_node *node, int64_t width);
 

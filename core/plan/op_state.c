@@ -1,4 +1,4 @@
-/* core/plan/op_state.c - what nodes of CONV and SCAN must look like. */
+/* core/plan/op_state.c - what nodes of CONV, SCAN, EXP_GATES and DIVIDE must look like. */
 #include "core/plan/op_check.h"
 
 gw_status gw_op_check_state(const gw_node *node, int64_t width) {
@@ -49,6 +49,15 @@ static int is_logits(const gw_node *node, const gw_tensor *t, int64_t cols) {
     return is_matrix(t, GW_FMT_F32, cols) && same_rows(t, node->out);
 }
 
+static gw_status refuse_weights(const gw_node *node, const char *want) {
+    for (int i = 0; i < GW_MAX_W; i++) {
+        if (node->w[i] != NULL) {
+            return refuse(node, "a weight", node->w[i], want);
+        }
+    }
+    return GW_OK;
+}
+
 static gw_status check_wkv(const gw_node *node) {
     const gw_scan_args *a = &node->args.scan;
     int64_t k = (int64_t)a->heads * a->k_dim, v = (int64_t)a->heads * a->v_dim;
@@ -64,12 +73,24 @@ static gw_status check_wkv(const gw_node *node) {
     if (!is_logits(node, node->in[3], k)) {
         return refuse(node, "what is taken back", node->in[3], "f32 [n, h k]");
     }
-    for (int i = 0; i < GW_MAX_W; i++) {
-        if (node->w[i] != NULL) {
-            return refuse(node, "a weight", node->w[i], "nothing: WKV has no weights");
-        }
-    }
+    GW_TRY(refuse_weights(node, "nothing: WKV has no weights"));
     return gw_op_check_state(node, k * a->v_dim);
+}
+
+static gw_status check_retention(const gw_node *node) {
+    const gw_scan_args *a = &node->args.scan;
+    int64_t h = a->heads, k = a->k_dim, v = a->v_dim;
+    if (a->by_channel) {
+        return refuse(node, "the decay", node->in[2], "one a head");
+    }
+    if (!is_logits(node, node->in[0], h * v + 2 * a->groups * k)) {
+        return refuse(node, "the input", node->in[0], "f32 [n, h v + 2 g k]");
+    }
+    if (!is_logits(node, node->in[2], h)) {
+        return refuse(node, "the decay", node->in[2], "f32 [n, h]");
+    }
+    GW_TRY(refuse_weights(node, "nothing: retention has no weights"));
+    return gw_op_check_state(node, h * k * v);
 }
 
 /* A, its bias, and of SSM D: `decays` logits of a row. */
@@ -107,8 +128,8 @@ gw_status gw_op_check_scan(const gw_node *node) {
     if (!is_matrix(node->out, GW_FMT_F32, h * v)) {
         return refuse(node, "the output", node->out, "f32 [n, h v]");
     }
-    if (a->kind == GW_SCAN_WKV) {
-        return check_wkv(node);
+    if (a->kind == GW_SCAN_WKV || a->kind == GW_SCAN_RETENTION) {
+        return a->kind == GW_SCAN_WKV ? check_wkv(node) : check_retention(node);
     }
     int delta = a->kind == GW_SCAN_DELTA, each = a->by_channel;
     int64_t decays = !each ? h : delta ? h * k : h * v;
@@ -123,4 +144,32 @@ gw_status gw_op_check_scan(const gw_node *node) {
     }
     GW_TRY(check_weights(node, decays));
     return gw_op_check_state(node, h * k * v);
+}
+
+gw_status gw_op_check_exp_gates(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_tensor *y = node->out;
+    int64_t heads = y->dim[1] / 3;
+    if (heads < 1 || !is_matrix(y, GW_FMT_F32, 3 * heads)) {
+        return refuse(node, "the output", y, "f32 [n, 3 h]");
+    }
+    if (!is_logits(node, node->in[0], 2 * heads)) {
+        return refuse(node, "the input", node->in[0], "f32 [n, 2 h]");
+    }
+    return gw_op_check_state(node, heads);
+}
+
+gw_status gw_op_check_divide(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_tensor *by = node->in[1], *least = node->in[2], *y = node->out;
+    if (!is_matrix(y, GW_FMT_F32, y->dim[1]) || !is_logits(node, node->in[0], y->dim[1])) {
+        return refuse(node, "the input", node->in[0], "f32 of the output's shape, which is f32");
+    }
+    if (by == NULL || by->n_dim != 2 || by->dim[1] < 1 || y->dim[1] % by->dim[1] != 0 ||
+        !is_logits(node, by, by->dim[1])) {
+        return refuse(node, "the divisor", by, "f32 [n, c], c a divisor of the output's columns");
+    }
+    return is_logits(node, least, by->dim[1])
+               ? GW_OK
+               : refuse(node, "the least divisor", least, "f32 [n, c], as the divisor");
 }

@@ -98,6 +98,15 @@ GW_FN float gw_delta_decay(float a, float x, float low) {
     return gw_exp(low < 0.0f ? low * gw_sigmoid(-a * x) : a * gw_softplus(x));
 }
 
+/* m + log(sigmoid(x)): of EXP_GATES. */
+GW_FN float gw_log_kept(float m, float x) { return m - gw_softplus(-x); }
+
+/* DIVIDE. */
+GW_FN float gw_divided(float x, float by, float least, float eps) {
+    by = GW_FABS(by);
+    return x / ((by < least ? least : by) + eps);
+}
+
 /* cap * tanh(x / cap): of scores and logits. */
 GW_FN float gw_softcap(float x, float cap) { return cap * gw_tanh(x / cap); }
 

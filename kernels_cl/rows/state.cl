@@ -1,5 +1,6 @@
-/* kernels_cl/rows/state.cl - CONV, SCAN, GROUP_NORM, HEADS and COLUMNS (docs/arithmetic.md, section
- * 5). flags: which of the buffers that may be missing are there, from the first on.
+/* kernels_cl/rows/state.cl - CONV, SCAN, EXP_GATES, DIVIDE, GROUP_NORM, HEADS and COLUMNS
+ * (docs/arithmetic.md, section 5). flags: which of the buffers that may be missing are there, from
+ * the first on.
  *
  * Groups along y are rows of the step; CONV and SCAN do whole sequences, in the group of their
  * first row. Items share nothing.
@@ -85,7 +86,7 @@ static inline float within(float t, float low, float high) {
 }
 
 /* What SCAN takes of every row: [q g*k | k g*k | decays h*n | strengths h], n decays of a head.
- * Items: groups of q, groups of k, heads. flags: bias, both logits side by side. */
+ * Items: groups of q, groups of k, heads. flags: bias, both logits side by side, decays as they are. */
 KERNEL_OF_ANY_SIZE scan_prepare(STEP, IN(in), IN(decay), IN(beta), IN(a), IN(bias), OUT(out),
                                 const int delta, const int heads, const int groups,
                                 const int keys, const int values, const int decays,
@@ -113,6 +114,11 @@ KERNEL_OF_ANY_SIZE scan_prepare(STEP, IN(in), IN(decay), IN(beta), IN(a), IN(bia
         const int h = u - 2 * groups, wide = HAS(1) ? 2 * heads : heads * decays;
         __global const float *logits = READS(float, decay) + (size_t)row * wide;
         __global float *d = to + 2 * all;
+        if (HAS(2)) {
+            d[h] = logits[h];
+            d[heads + h] = 1.0f;
+            continue;
+        }
         for (int j = h * decays; j < (h + 1) * decays; j++) {
             const float v = HAS(0) ? logits[j] + READS(float, bias)[j] : logits[j];
             if (delta) {
@@ -174,7 +180,7 @@ KERNEL_OF_ANY_SIZE scan(STEP, IN(in), IN(made), OUT(state), IN(skip), OUT(out), 
                 y = fma(q[j], m, y);
             }
             WRITES(float, out)[(size_t)i * wide + at] =
-                delta ? y : fma(READS(float, skip)[h], x, y);
+                delta ? y : fma(HAS(0) ? READS(float, skip)[h] : 0.0f, x, y);
             from = to;
             empty = 0;
             int next;
@@ -280,6 +286,56 @@ KERNEL_OF_ANY_SIZE scan_wkv(STEP, IN(in), IN(decay), IN(back), OUT(state), OUT(o
             NEXT_ROW(next, i);
             i = next;
         }
+    }
+}
+
+/* Items: heads. in: [write | forget], out: [decay | write | floor]. */
+KERNEL_OF_ANY_SIZE exp_gates(STEP, IN(in), OUT(state), OUT(out), const int heads,
+                             const int entries) {
+    const int first = GROUP_ID(1), live = LIVE;
+    AWAIT;
+    if (first >= live) {
+        return;
+    }
+    int rows;
+    COUNT_ROWS(rows, first);
+    __global float *known = WRITES(float, state);
+    for (int h = ITEM_ID; h < heads && rows > 0; h += ITEM_COUNT) {
+        const int start = STEP_POS(first);
+        float m = start > 0 ? known[ENTRY(first, start, heads) + h] : 0.0f;
+        int left = rows;
+        for (int i = first; i < live;) {
+            __global const float *x = READS(float, in) + (size_t)i * 2 * heads + h;
+            __global float *y = WRITES(float, out) + (size_t)i * 3 * heads + h;
+            const float write = x[0], kept = gw_log_kept(m, x[heads]);
+            m = kept < write ? write : kept;
+            y[0] = gw_exp(kept - m);
+            y[heads] = gw_exp(write - m);
+            y[2 * heads] = gw_exp(-m);
+            left--;
+            if (left < entries - 1) {
+                known[ENTRY(i, STEP_POS(i) + 1, heads) + h] = m;
+            }
+            int next;
+            NEXT_ROW(next, i);
+            i = next;
+        }
+    }
+}
+
+/* Items: columns. */
+KERNEL_OF_ANY_SIZE divide(STEP, IN(in), IN(by), IN(least), OUT(out), const int width,
+                          const int columns, const float eps) {
+    const int row = GROUP_ID(1);
+    AWAIT;
+    if (row >= LIVE) {
+        return;
+    }
+    for (int i = ITEM_ID; i < width; i += ITEM_COUNT) {
+        const size_t at = (size_t)row * width + i;
+        const size_t own = (size_t)row * columns + i / (width / columns);
+        WRITES(float, out)[at] = gw_divided(READS(float, in)[at], READS(float, by)[own],
+                                            READS(float, least)[own], eps);
     }
 }
 

@@ -1,5 +1,5 @@
-/* kernels_hip/rows/state.h - what the files of CONV and SCAN share: activations, places of states,
- * and what gw_state_prepare leaves for scans. */
+/* kernels_hip/rows/state.h - what the files of CONV, SCAN and EXP_GATES share: activations, rows of a
+ * sequence, places of states, and what gw_state_prepare makes for scans. */
 #ifndef GW_KERNELS_HIP_STATE_H
 #define GW_KERNELS_HIP_STATE_H
 
@@ -15,6 +15,29 @@ GW_DEVICE float gate_of(int kind, float x) {
 GW_DEVICE size_t entry_of(const struct gw_step_params &s, int i, int pos, int entries,
                           size_t width) {
     return ((size_t)gw_step_slot(s, i) * entries + pos % entries) * width;
+}
+
+/* Rows of row i's sequence; 0 when an earlier row is of it too. */
+GW_DEVICE int rows_from(const struct gw_step_params &s, int i, int live) {
+    const int slot = gw_step_slot(s, i);
+    int n = 0;
+    for (int j = 0; j < i; j++) {
+        if (gw_step_slot(s, j) == slot) {
+            return 0;
+        }
+    }
+    for (int j = i; j < live; j++) {
+        n += gw_step_slot(s, j) == slot;
+    }
+    return n;
+}
+/* The next row of it, or live. */
+GW_DEVICE int next_row(const struct gw_step_params &s, int i, int live) {
+    int j = i + 1;
+    while (j < live && gw_step_slot(s, j) != gw_step_slot(s, i)) {
+        j++;
+    }
+    return j;
 }
 
 /* A row of gw_state_prepare, in floats. */

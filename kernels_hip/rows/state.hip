@@ -3,31 +3,6 @@
 #include "kernels_hip/join.h"
 #include "kernels_hip/rows/state.h"
 
-/* ---- sequences of a step --------------------------------------------------------------------- */
-
-/* Rows of row i's sequence; 0 when an earlier row is of it too. */
-GW_DEVICE int rows_from(const struct gw_step_params &s, int i, int live) {
-    const int slot = gw_step_slot(s, i);
-    int n = 0;
-    for (int j = 0; j < i; j++) {
-        if (gw_step_slot(s, j) == slot) {
-            return 0;
-        }
-    }
-    for (int j = i; j < live; j++) {
-        n += gw_step_slot(s, j) == slot;
-    }
-    return n;
-}
-/* The next row of it, or live. */
-GW_DEVICE int next_row(const struct gw_step_params &s, int i, int live) {
-    int j = i + 1;
-    while (j < live && gw_step_slot(s, j) != gw_step_slot(s, i)) {
-        j++;
-    }
-    return j;
-}
-
 /* ---- CONV ------------------------------------------------------------------------------------ */
 
 GW_KERNEL(gw_state_conv, struct gw_state_conv_params, GW_STATE_THREADS) {
@@ -144,7 +119,15 @@ GW_KERNEL(gw_state_prepare, struct gw_state_prepare_params, GW_STATE_THREADS) {
     }
     const int h = u - 2 * p.groups, by_key = p.decays > 1;
     float *d = to + 2 * all, *record = record_of(d, h, p.heads, p.keys, by_key);
-    const float *logits = p.decay + (size_t)row * p.decay_step, a = p.a[h];
+    const float *logits = p.decay + (size_t)row * p.decay_step;
+    if (p.given) {
+        if (lane == 0) {
+            record[0] = logits[h];
+            record[1] = 1.0f;
+        }
+        return;
+    }
+    const float a = p.a[h];
     for (int j = h * p.decays + lane; j < (h + 1) * p.decays; j += GW_LANES) {
         const float x = p.bias ? logits[j] + p.bias[j] : logits[j];
         if (p.delta) {
@@ -179,7 +162,7 @@ GW_DEVICE scan_row row_of(const struct gw_state_scan_params &p, int i, int at) {
     return r;
 }
 GW_DEVICE void answer(const struct gw_state_scan_params &p, int i, int at, float x, float y) {
-    y = p.delta ? y : GW_FMA(p.skip[at / p.values], x, y);
+    y = p.delta ? y : GW_FMA(p.skip ? p.skip[at / p.values] : 0.0f, x, y);
     p.out[(size_t)i * (p.heads * p.values) + at] = y;
 }
 

@@ -1,4 +1,5 @@
-/* kernels_hip/rows/state_params.h - parameters of the kernels in state.hip and state_prompt.hip.
+/* kernels_hip/rows/state_params.h - parameters of the kernels in state.hip, state_prompt.hip,
+ * state_step.hip and gates.hip.
  * Widths in elements; buffers are dense rows of that width. */
 #ifndef GW_KERNELS_HIP_STATE_PARAMS_H
 #define GW_KERNELS_HIP_STATE_PARAMS_H
@@ -46,10 +47,10 @@ struct gw_state_prepare_params {
     GW_DEV(const float) in;
     GW_DEV(const float) decay;
     GW_DEV(const float) beta; /* rows of beta_step floats */
-    GW_DEV(const float) a;
+    GW_DEV(const float) a;    /* 0 where decays are given */
     GW_DEV(const float) bias; /* may be 0 */
     GW_DEV(float) out;
-    int32_t delta, heads, groups, keys, values, decays, decay_step, beta_step;
+    int32_t delta, given, heads, groups, keys, values, decays, decay_step, beta_step;
     float eps, q_scale, k_scale, low, high;
 };
 
@@ -92,6 +93,27 @@ struct gw_state_wkv_params {
     GW_DEV(float) out;
     int32_t heads, keys, values, entries;
     float base, scale;
+};
+
+/* gw_gates_exp: a thread per head, grid (heads, rows); a block does the sequence whose first row of
+ * the step is its own. */
+struct gw_gates_exp_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in; /* [rows, write heads, forget heads] */
+    GW_DEV(float) state;    /* [slots, entries, heads] */
+    GW_DEV(float) out;      /* [rows, decay heads, write heads, floor heads] */
+    int32_t heads, entries;
+};
+
+/* gw_gates_divide: a thread per column, grid (columns, rows). */
+struct gw_gates_divide_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;
+    GW_DEV(const float) by;    /* [rows, columns] */
+    GW_DEV(const float) least; /* the same */
+    GW_DEV(float) out;
+    int32_t width, columns;
+    float eps;
 };
 
 /* gw_state_step_KEYS: CONV, SCAN (delta rule, a decay a head), GROUP_NORM of its heads and codes of

@@ -418,7 +418,7 @@ template <int KIND> struct scan_block {
         width = wide * KEYS;
         memory = p.state + (size_t)blockIdx.y * p.entries * width +
                  (size_t)(at / p.values) * KEYS * p.values + at % p.values;
-        skip = KIND == SSM ? p.skip[at / p.values] : 0.0f;
+        skip = KIND == SSM && p.skip ? p.skip[at / p.values] : 0.0f;
     }
     __device__ inline float *place_of(int row) const {
         return ring + row % GW_SCAN_RING * (int)FLOATS;
