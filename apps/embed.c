@@ -7,22 +7,24 @@
 #include "apps/output.h"
 #include "core/base/sha256.h"
 #include "apps/vectors/ahead.h"
+#include "apps/vectors/rows.h"
 
 /* ---- given tokens --------------------------------------------------------------------------- */
 
 /* safetensors: the header, padded to 8 bytes, after its length. */
-static size_t make_header(char *room, size_t capacity, size_t rows, const gw_encoder_info *info,
-                          int with_vector) {
+static size_t make_header(char *room, size_t capacity, size_t rows, const gw_encoder_info *info) {
     unsigned long long hidden = (unsigned long long)rows * (unsigned long long)info->hidden * 4;
     int n = snprintf(room + 8, capacity - 8,
                      "{\"hidden\":{\"dtype\":\"F32\",\"shape\":[%zu,%d],\"data_offsets\":[0,%llu]}",
                      rows, (int)info->hidden, hidden);
-    if (with_vector) {
-        n += snprintf(room + 8 + n, capacity - 8 - (size_t)n,
-                      ",\"embedding\":{\"dtype\":\"F32\",\"shape\":[%d],"
-                      "\"data_offsets\":[%llu,%llu]}",
-                      (int)info->width, hidden, hidden + 4ull * (unsigned long long)info->width);
-    }
+    char shape[64];
+    size_t values = (info->per_token ? rows : 1) * (size_t)info->width;
+    snprintf(shape, sizeof shape, "%zu,%d", rows, (int)info->width);
+    n += snprintf(room + 8 + n, capacity - 8 - (size_t)n,
+                  ",\"embedding\":{\"dtype\":\"F32\",\"shape\":[%s],"
+                  "\"data_offsets\":[%llu,%llu]}",
+                  info->per_token ? shape : strchr(shape, ',') + 1, hidden,
+                  hidden + 4ull * (unsigned long long)values);
     room[8 + n++] = '}';
     while (n % 8 != 0) {
         room[8 + n++] = ' ';
@@ -38,19 +40,32 @@ static int write_states(const app_options *o, const gw_encoder_info *info, size_
     out_file file = {.fd = -1};
     char header[512];
     size_t states = rows * (size_t)info->hidden * sizeof *hidden;
-    size_t values = vector != NULL ? (size_t)info->width * sizeof *vector : 0;
-    size_t n = make_header(header, sizeof header, rows, info, vector != NULL);
+    size_t values = (info->per_token ? rows : 1) * (size_t)info->width * sizeof *vector;
+    size_t n = make_header(header, sizeof header, rows, info);
     int code = APP_FAILURE;
     if (out_file_open(&file, o->out, n + states + values) == 0 &&
         out_file_write(&file, header, n) == 0 && out_file_write(&file, hidden, states) == 0 &&
-        (values == 0 || out_file_write(&file, vector, values) == 0)) {
+        out_file_write(&file, vector, values) == 0) {
         code = out_file_commit(&file) == 0 ? APP_OK : APP_FAILURE;
     }
     out_file_discard(&file);
     return code;
 }
 
-/* Hidden states and the vector of one text of given tokens. */
+/* {"index":0,"embedding":[..]}, of tokens a list of such lists. */
+static void print_vectors(const gw_encoder_info *info, size_t rows, const float *at) {
+    out_text("{\"index\":0,\"embedding\":[");
+    for (size_t r = 0; r < (info->per_token ? rows : 1); r++) {
+        out_text(!info->per_token ? "" : r == 0 ? "[" : ",[");
+        for (int32_t i = 0; i < info->width; i++) {
+            out_print(i == 0 ? "%.9g" : ",%.9g", (double)at[r * (size_t)info->width + (size_t)i]);
+        }
+        out_text(info->per_token ? "]" : "");
+    }
+    out_text("]}\n");
+}
+
+/* Hidden states and the vectors of one text of given tokens. */
 static int embed_ids(const app_options *o, gw_model *model, gw_encoder *encoder) {
     gw_encoder_info info;
     gw_encoder_text text = {.ids = o->ids.at, .n = o->ids.n};
@@ -61,26 +76,22 @@ static int embed_ids(const app_options *o, gw_model *model, gw_encoder *encoder)
         return code;
     }
     float *hidden = malloc(text.n * (size_t)info.hidden * sizeof *hidden);
-    float *vector = malloc((size_t)info.width * sizeof *vector);
-    int pooled = info.pooling != GW_POOLING_NONE;
+    float *vector = malloc((info.per_token ? text.n : 1) * (size_t)info.width * sizeof *vector);
     if (hidden == NULL || vector == NULL) {
         app_error("no memory for the hidden states of %zu tokens", text.n);
         code = APP_FAILURE;
     } else {
         gw_status status = gw_encoder_hidden(encoder, &text, hidden);
-        if (status == GW_OK && pooled) {
-            status = gw_encoder_embed(encoder, &text, 1, vector);
+        if (status == GW_OK) {
+            status = info.per_token ? gw_encoder_rows(encoder, &text, NULL, 1, vector)
+                                    : gw_encoder_embed(encoder, &text, 1, vector);
         }
         code = status == GW_OK ? APP_OK : app_fail(status);
     }
     if (code == APP_OK && o->out != NULL) {
-        code = write_states(o, &info, text.n, hidden, pooled ? vector : NULL);
-    } else if (code == APP_OK && pooled) {
-        out_text("{\"index\":0,\"embedding\":[");
-        for (int32_t i = 0; i < info.width; i++) {
-            out_print(i == 0 ? "%.9g" : ",%.9g", (double)vector[i]);
-        }
-        out_text("]}\n");
+        code = write_states(o, &info, text.n, hidden, vector);
+    } else if (code == APP_OK) {
+        print_vectors(&info, text.n, vector);
     }
     free(hidden);
     free(vector);
@@ -211,11 +222,6 @@ static int embed_slice(embed_job *job) {
 
 /* ---- output */
 
-static int ends(const char *path, const char *tail) {
-    size_t n = strlen(path), m = strlen(tail);
-    return n > m && strcmp(path + n - m, tail) == 0;
-}
-
 /* The head of a .npy file: its format 1.0. */
 static size_t npy_header(const embed_job *job, char *room, size_t capacity) {
     int n = snprintf(room + 10, capacity - 10,
@@ -247,17 +253,8 @@ static size_t safetensors_header(const embed_job *job, char *room, size_t capaci
     return 8 + (size_t)n;
 }
 
-typedef int (*write_fn)(void *to, const char *text, size_t bytes);
-static int to_file(void *to, const char *text, size_t bytes) {
-    return out_file_write(to, text, bytes);
-}
-static int to_stdout(void *to, const char *text, size_t bytes) {
-    (void)to;
-    return out_write(text, bytes);
-}
-
 /* {"index":0,"id":..,"embedding":[..]} for each text. */
-static int write_lines(const embed_job *job, write_fn write, void *to) {
+static int write_lines(const embed_job *job, app_write_fn write, void *to) {
     size_t width = (size_t)job->info.width;
     char *line = malloc(width * 24 + 64);
     int fine = line != NULL;
@@ -286,16 +283,16 @@ static int write_vectors(const embed_job *job) {
     char header[512];
     size_t bytes = job->items.n * (size_t)job->info.width * sizeof(float), n = 0;
     if (o->out == NULL) {
-        return write_lines(job, to_stdout, NULL);
+        return write_lines(job, app_to_stdout, NULL);
     }
     out_file file = {.fd = -1};
-    int lines = ends(o->out, ".jsonl"), code = APP_FAILURE;
-    n = lines                          ? 0
-        : ends(o->out, ".safetensors") ? safetensors_header(job, header, sizeof header)
-                                       : npy_header(job, header, sizeof header);
+    int lines = app_name_ends(o->out, ".jsonl"), code = APP_FAILURE;
+    n = lines                                   ? 0
+        : app_name_ends(o->out, ".safetensors") ? safetensors_header(job, header, sizeof header)
+                                                : npy_header(job, header, sizeof header);
     if (out_file_open(&file, o->out, lines ? 0 : n + bytes) == 0) {
         if (lines) {
-            code = write_lines(job, to_file, &file);
+            code = write_lines(job, app_to_file, &file);
         } else if (out_file_write(&file, header, n) == 0 &&
                    out_file_write(&file, job->vectors, bytes) == 0) {
             code = APP_OK;
@@ -310,7 +307,8 @@ static int check_output(const app_options *o) {
     if (o->out == NULL) {
         return APP_OK;
     }
-    if (!ends(o->out, ".npy") && !ends(o->out, ".safetensors") && !ends(o->out, ".jsonl")) {
+    if (!app_name_ends(o->out, ".npy") && !app_name_ends(o->out, ".safetensors") &&
+        !app_name_ends(o->out, ".jsonl")) {
         app_error("-o %s: the name must end in .npy, .safetensors or .jsonl", o->out);
         return APP_USAGE;
     }
@@ -395,14 +393,13 @@ static void print_times(const gw_encoder *encoder) {
 static int embed_texts(embed_job *job) {
     const app_options *o = job->o;
     gw_encoder_describe(job->encoder, &job->info);
+    if (job->info.per_token) {
+        return vectors_rows(o, job->encoder);
+    }
     int code = app_read_items(o, &job->items);
     code = code == APP_OK ? choose_prefix(job) : code;
     if (code != APP_OK) {
         return code;
-    }
-    if (job->info.pooling == GW_POOLING_NONE) {
-        app_error("--pooling none gives no vectors; with --ids and -o it writes hidden states");
-        return APP_USAGE;
     }
     job->vectors = malloc(job->items.n * (size_t)job->info.width * sizeof(float) + 1);
     if (job->vectors == NULL) {
@@ -455,17 +452,21 @@ const app_command command_embed = {
     .bit = CMD_EMBED,
     .usage = "-m MODEL (-p TEXT | -f FILE | --ids ID,...) [-o FILE] [OPTIONS]",
     .summary = "vectors of texts, for search and comparison",
-    .detail = "Computes a vector for each text: that of -p, each line of -f FILE, or the member "
-              "\"text\" of\n"
-              "each line of FILE.jsonl. Encoders (BERT, XLM-R, ModernBERT, ...) and decoders "
-              "(Qwen3) alike;\n"
-              "pooling, dense layers and prompts are those of the model's files (modules.json, "
-              "1_Pooling,\n"
-              "config_sentence_transformers.json). Without -o a JSON line per text goes to stdout. "
-              "A text's\n"
-              "vector does not depend on the texts beside it, bit for bit. A long run that was "
-              "stopped goes\n"
-              "on where it was (FILE.partial). With --ids, -o writes the hidden states too.\n",
+    .detail =
+        "Computes a vector for each text: that of -p, each line of -f FILE, or the member "
+        "\"text\" of\n"
+        "each line of FILE.jsonl. Encoders (BERT, XLM-R, ModernBERT, ...) and decoders "
+        "(Qwen3) alike;\n"
+        "pooling, dense layers and prompts are those of the model's files (modules.json, "
+        "1_Pooling,\n"
+        "config_sentence_transformers.json). Without -o a JSON line per text goes to stdout. "
+        "A text's\n"
+        "vector does not depend on the texts beside it, bit for bit. A long run that was "
+        "stopped goes\n"
+        "on where it was (FILE.partial). With --ids, -o writes the hidden states too. Models of "
+        "late\n"
+        "interaction (ColBERT), and --pooling none, have a vector of each token;\n"
+        "--prompt-name query is for questions there.\n",
     .examples = "  godwit embed -m bge-small -p \"a text\"\n"
                 "  godwit embed -m e5-base -f passages.txt --prefix \"passage: \" -o vectors.npy\n",
     .operand = "--model",

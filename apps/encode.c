@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/output.h"
 #include "apps/signals.h"
 
 /* ---- encoders ------------------------------------------------------------------------------- */
@@ -41,6 +42,22 @@ int app_token_types(const app_options *o, gw_encoder_text *text) {
     }
     text->types = o->types.n > 0 ? o->types.at : NULL;
     return APP_OK;
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+int app_name_ends(const char *path, const char *tail) {
+    size_t n = strlen(path), m = strlen(tail);
+    return n > m && strcmp(path + n - m, tail) == 0;
+}
+
+int app_to_file(void *to, const char *text, size_t bytes) {
+    return out_file_write(to, text, bytes);
+}
+
+int app_to_stdout(void *to, const char *text, size_t bytes) {
+    (void)to;
+    return out_write(text, bytes);
 }
 
 /* ---- lists of texts ------------------------------------------------------------------------- */

@@ -29,6 +29,13 @@ typedef struct app_items {
 int app_read_items(const app_options *o, app_items *out);
 void app_items_free(app_items *items);
 
+/* Does a file's name end so? */
+int app_name_ends(const char *path, const char *tail);
+/* Where lines of JSON go: to an out_file, or to stdout. */
+typedef int (*app_write_fn)(void *to, const char *text, size_t bytes);
+int app_to_file(void *to, const char *text, size_t bytes);
+int app_to_stdout(void *to, const char *text, size_t bytes);
+
 /* Tokens of texts, and what is to be freed with them. */
 typedef struct app_encoded {
     gw_encoder_text *texts;

@@ -15,7 +15,7 @@ enum { GW_ENCODER_ROWS = 8192 };
 
 typedef enum gw_pooling {
     GW_POOLING_MODEL, /* as the model's files say, else the mean; of a decoder the last token */
-    GW_POOLING_NONE,  /* hidden states alone */
+    GW_POOLING_NONE,  /* hidden states, and vectors of tokens */
     GW_POOLING_CLS,   /* the first token     */
     GW_POOLING_LAST,
     GW_POOLING_MEAN
@@ -44,6 +44,8 @@ typedef struct gw_encoder_info {
     gw_pooling pooling;
     int normalize;
     int causal; /* it is a decoder: tokens see those before them alone                */
+    int per_token; /* vectors are of tokens, not of texts (gw_encoder_rows): late interaction, or
+                    * GW_POOLING_NONE */
 } gw_encoder_info;
 
 /* Any model that makes hidden states: encoders, decoders, the encoder of an encoder-decoder. The
@@ -76,6 +78,20 @@ gw_status gw_encoder_prompt_tokens(const gw_encoder *encoder, const char *prompt
 /* Vectors out [n, width]. Short texts share passes; a vector does not depend on its neighbours, bit
  * for bit. GW_E_CONTEXT names the first text that is too long. */
 gw_status gw_encoder_embed(gw_encoder *encoder, const gw_encoder_text *texts, size_t n, float *out);
+/* What a text is used as: models of late interaction (ColBERT) mark and fill up both kinds each in
+ * its own manner; for all others it is the text's tokens. */
+typedef enum gw_encoder_use { GW_USE_DOCUMENT, GW_USE_QUERY } gw_encoder_use;
+/* Tokens of a text for gw_encoder_rows: *ids malloc'd, freed with gw_free, of which all attend to
+ * the first *seen. GW_E_CONTEXT: too long; with `cut` the end is left out instead, but for the
+ * tokens that end every text. */
+gw_status gw_encoder_tokens(const gw_encoder *encoder, const char *text, size_t bytes,
+                            gw_encoder_use use, int cut, int32_t **ids, size_t *n, size_t *seen);
+/* 0: documents have no vector of this token (punctuation). */
+int gw_encoder_keeps(const gw_encoder *encoder, int32_t token);
+/* Vectors of all tokens of n texts one after the other, out [tokens, width]. seen [n]; NULL: all
+ * of each. As above, no vector depends on its neighbours' texts. */
+gw_status gw_encoder_rows(gw_encoder *encoder, const gw_encoder_text *texts, const size_t *seen,
+                          size_t n, float *out);
 /* Hidden states out [text->n, hidden], behind the last norm. */
 gw_status gw_encoder_hidden(gw_encoder *encoder, const gw_encoder_text *text, float *out);
 /* Scores out [n, labels] of the classifier as it gives them. GW_E_UNSUPPORTED: it has none. */

@@ -541,35 +541,7 @@ static void oc_conv(op_setup *s) {
     oc_make_output(s, GW_FMT_F32, c->k);
 }
 
-static void oc_wkv(op_setup *s) {
-    const op_case *c = s->c;
-    int all = c->heads * c->e, wide = c->heads * c->v_dim;
-    s->node.args.scan = (gw_scan_args){.kind = GW_SCAN_WKV,
-                                       .heads = c->heads,
-                                       .groups = c->heads,
-                                       .k_dim = c->e,
-                                       .v_dim = c->v_dim,
-                                       .k_scale = (float)(1.0 / sqrt(c->e))};
-    s->node.in[0] = oc_floats(s, "input", 3 * all + wide, 1.0f);
-    oc_state(s, wide * c->e);
-    s->node.in[2] = oc_floats(s, "decay", all, 1.0f);
-    s->node.in[3] = oc_floats(s, "back", all, 0.5f);
-    oc_make_output(s, GW_FMT_F32, wide);
-}
-
-static void oc_retention(op_setup *s) {
-    const op_case *c = s->c;
-    int wide = c->heads * c->v_dim;
-    s->node.args.scan = (gw_scan_args){.kind = GW_SCAN_RETENTION,
-                                       .heads = c->heads,
-                                       .groups = c->kv_heads,
-                                       .k_dim = c->e,
-                                       .v_dim = c->v_dim};
-    s->node.in[0] = oc_floats(s, "input", wide + 2 * c->kv_heads * c->e, 1.0f);
-    oc_state(s, wide * c->e);
-    s->node.in[2] = oc_floats(s, "decay", c->heads, 1.0f);
-    oc_make_output(s, GW_FMT_F32, wide);
-}
+#include "tests/op_gates.h"
 
 static void oc_scan(op_setup *s) {
     const op_case *c = s->c;
@@ -613,28 +585,6 @@ static void oc_scan(op_setup *s) {
     s->node.w[1] = c->tiled ? NULL : oc_vector(s, "bias", decays, 1.0f);
     s->node.w[2] = ssm ? oc_vector(s, "D", ssm && c->by_channel ? wide : c->heads, 1.0f) : NULL;
     oc_make_output(s, GW_FMT_F32, wide);
-}
-
-static void oc_exp_gates(op_setup *s) {
-    s->node.in[0] = oc_floats(s, "logits", 2 * s->c->heads, 3.0f);
-    oc_state(s, s->c->heads);
-    oc_make_output(s, GW_FMT_F32, 3 * s->c->heads);
-}
-
-/* Columns of heads, by one number a head, of which some are less than the least. */
-static void oc_divide(op_setup *s) {
-    const op_case *c = s->c;
-    s->node.args.divide.eps = 1e-6f;
-    s->node.in[0] = oc_floats(s, "input", c->k, 2.0f);
-    s->node.in[1] = oc_floats(s, "divisor", c->heads, 2.0f);
-    gw_tensor *least = oc_floats(s, "least", c->heads, 1.0f);
-    float *at = oc_host(s, least);
-    for (int i = 0; i < c->n * c->heads; i++) {
-        at[i] = 0.1f + fabsf(at[i]);
-    }
-    oc_upload(s, least);
-    s->node.in[2] = least;
-    oc_make_output(s, GW_FMT_F32, c->k);
 }
 
 static void oc_group_norm(op_setup *s) {

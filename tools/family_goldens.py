@@ -231,6 +231,11 @@ LONG = {
         indexer_types=["full", "shared"])),
 }
 ENCODERS = {
+    "embeddinggemma2": ("embedding_gemma2", {
+        "vision_config": None, "audio_config": None, "text_config": shape(
+            num_hidden_layers=4, head_dim=8, global_head_dim=16, num_global_key_value_heads=1,
+            sliding_window=4, sliding_window_pattern=3, hidden_size_per_layer_input=12,
+            embedding_dim=40)}),
     "eurobert": ("eurobert", shape()),
     "jina-bert-v3": ("jina_embeddings_v3", shape(num_key_value_heads=4, type_vocab_size=1)),
 }

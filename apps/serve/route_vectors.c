@@ -16,7 +16,9 @@ static int no_memory(job *j) { return fault_set(&j->f, 503, NULL, "out of memory
 
 typedef struct texts {
     gw_encoder_text *at; /* [n]; ids and types are malloc'd */
+    size_t *seen;        /* [n] of late interaction */
     size_t n, tokens;
+    gw_encoder_use use;
     const char *field; /* of the request, that has them */
     int cut;           /* what is too long loses its end, but for the token that ends a text */
 } texts;
@@ -27,6 +29,7 @@ static void free_texts(texts *t) {
         gw_free((void *)(uintptr_t)t->at[i].types);
     }
     free(t->at);
+    free(t->seen);
 }
 
 /* Takes ids and types over. */
@@ -61,6 +64,16 @@ static int add_tokens(job *j, texts *t, int32_t *ids, int32_t *types, size_t n) 
     return 0;
 }
 
+/* A text as models with vectors of tokens have it. */
+static int add_marked(job *j, texts *t, const char *text, size_t bytes) {
+    int32_t *ids = NULL;
+    size_t n = 0;
+    gw_status status =
+        gw_encoder_tokens(j->m->encoder, text, bytes, t->use, t->cut, &ids, &n, &t->seen[t->n]);
+    return status == GW_OK ? add_tokens(j, t, ids, NULL, n)
+                           : fault_of_status(&j->f, status, t->field);
+}
+
 /* A text, after what the model's files put before each; pair NULL: alone. */
 static int add_text(job *j, texts *t, const char *before, const json_t *text, const json_t *pair) {
     text_buffer whole = {0};
@@ -73,6 +86,11 @@ static int add_text(job *j, texts *t, const char *before, const json_t *text, co
         text_add(&whole, json_string_value(text), json_string_length(text)) != 0) {
         free(whole.at);
         return no_memory(j);
+    }
+    if (j->m->encodes.per_token) {
+        int code = add_marked(j, t, whole.at, whole.n);
+        free(whole.at);
+        return code;
     }
     gw_status status = gw_tokenize_pair(
         j->m->gw, whole.at, whole.n, pair != NULL ? json_string_value(pair) : NULL,
@@ -105,6 +123,7 @@ static int add_ids(job *j, texts *t, const json_t *list) {
         }
         ids[i] = (int32_t)value;
     }
+    t->seen[t->n] = n;
     return add_tokens(j, t, ids, NULL, n);
 }
 
@@ -114,6 +133,11 @@ static int read_input(job *j, texts *t, const json_t *input) {
         return -1;
     }
     const char *before = gw_encoder_prompt(j->m->encoder, name);
+    int marks = name != NULL && j->m->encodes.per_token;
+    t->use = marks && strcmp(name, "query") == 0 ? GW_USE_QUERY : GW_USE_DOCUMENT;
+    if (before == NULL && marks && (t->use == GW_USE_QUERY || strcmp(name, "document") == 0)) {
+        before = "";
+    }
     if (before == NULL) {
         return fault_set(&j->f, 400, "prompt_name", "prompt_name: the model names no such prompt");
     }
@@ -124,7 +148,8 @@ static int read_input(job *j, texts *t, const json_t *input) {
                          t->field, TEXTS_MAX);
     }
     t->at = calloc(n, sizeof *t->at);
-    if (t->at == NULL) {
+    t->seen = calloc(n, sizeof *t->seen);
+    if (t->at == NULL || t->seen == NULL) {
         return no_memory(j);
     }
     for (size_t i = 0; i < n; i++) {
@@ -178,6 +203,27 @@ static json_t *vector_of(const float *x, size_t d, int packed) {
     return list;
 }
 
+/* Vectors of the tokens [tokens, width] of all texts. */
+static int compute_rows(job *j, const texts *t, float *out, size_t width) {
+    for (size_t i = 0, row = 0; i < t->n;) {
+        size_t n = t->n - i < SLICE ? t->n - i : SLICE;
+        if (job_is_gone(j)) {
+            return fault_set(&j->f, 503, NULL, "the client has left");
+        }
+        model_lock(j->m);
+        gw_status status =
+            gw_encoder_rows(j->m->encoder, t->at + i, t->seen + i, n, out + row * width);
+        model_unlock(j->m);
+        if (status != GW_OK) {
+            return fault_of_status(&j->f, status, NULL);
+        }
+        for (size_t end = i + n; i < end; i++) {
+            row += t->at[i].n;
+        }
+    }
+    return 0;
+}
+
 /* Slices of texts, out [n, width] of values each; scores: of the classifier. */
 static int compute(job *j, const texts *t, float *out, size_t width, int scores) {
     for (size_t i = 0; i < t->n; i += SLICE) {
@@ -203,7 +249,8 @@ static json_t *usage_of(const texts *t) {
 
 /* The vectors as they are written take their place in the account: JSON numbers are large. */
 static int hold_vectors(job *j, const texts *t, size_t d, int packed) {
-    uint64_t bytes = (uint64_t)t->n * d * (packed ? 12 : 48);
+    size_t vectors = j->m->encodes.per_token ? t->tokens : t->n;
+    uint64_t bytes = (uint64_t)vectors * d * (packed ? 12 : 48);
     if (bytes > ACCOUNT_REQUEST) {
         return fault_set(&j->f, 413, "input",
                          "input: the vectors of %zu texts would take %llu MiB: send fewer at a "
@@ -219,16 +266,39 @@ static int hold_vectors(job *j, const texts *t, size_t d, int packed) {
     return 0;
 }
 
-/* A list of vectors, or NULL and j->f. */
+/* A list of vectors of a text's tokens; of a document those that it keeps. */
+static json_t *rows_of(job *j, const texts *t, size_t i, float *x, size_t width, size_t d,
+                       int packed) {
+    json_t *list = json_array();
+    for (size_t r = 0; r < t->at[i].n; r++) {
+        if (t->use != GW_USE_QUERY && !gw_encoder_keeps(j->m->encoder, t->at[i].ids[r])) {
+            continue;
+        }
+        if (d < width) {
+            shorten(x + r * width, d);
+        }
+        json_array_append_new(list, vector_of(x + r * width, d, packed));
+    }
+    return list;
+}
+
+/* A list of vectors, of lists of them where they are of tokens, or NULL and j->f. */
 static json_t *vectors_of(job *j, const texts *t, int packed, int64_t dimensions) {
     size_t width = (size_t)j->m->encodes.width, d = dimensions > 0 ? (size_t)dimensions : width;
-    float *out = hold_vectors(j, t, d, packed) == 0 ? calloc(t->n + 1, width * sizeof *out) : NULL;
-    if (out == NULL || compute(j, t, out, width, 0) != 0) {
+    const int rows = j->m->encodes.per_token;
+    size_t all = rows ? t->tokens : t->n;
+    float *out = hold_vectors(j, t, d, packed) == 0 ? calloc(all + 1, width * sizeof *out) : NULL;
+    if (out == NULL ||
+        (rows ? compute_rows(j, t, out, width) : compute(j, t, out, width, 0)) != 0) {
         free(out);
         return NULL;
     }
     json_t *list = json_array();
-    for (size_t i = 0; i < t->n; i++) {
+    for (size_t i = 0, row = 0; i < t->n; row += t->at[i++].n) {
+        if (rows) {
+            json_array_append_new(list, rows_of(j, t, i, out + row * width, width, d, packed));
+            continue;
+        }
         if (d < width) {
             shorten(out + i * width, d);
         }

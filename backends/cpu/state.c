@@ -1,5 +1,5 @@
-/* backends/cpu/state.c - CONV, SCAN and EXP_GATES: sequences and columns or heads to threads; DIVIDE,
- * GROUP_NORM, HEADS and COLUMNS. */
+/* backends/cpu/state.c - CONV, SCAN and EXP_GATES: sequences and columns or heads to threads;
+ * DIVIDE, GROUP_NORM, HEADS and COLUMNS. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -65,8 +65,8 @@ static gw_status prepare_scan(struct gw_segment *segment, const gw_node *node, c
     gw_cl_arg_float(&call, a->k_scale);
     gw_cl_arg_float(&call, a->low);
     gw_cl_arg_float(&call, a->high);
-    gw_cl_arg_int(&call, present(node->w[1], 0) | together << 1 |
-                             (a->kind == GW_SCAN_RETENTION) << 2);
+    gw_cl_arg_int(&call,
+                  present(node->w[1], 0) | together << 1 | (a->kind == GW_SCAN_RETENTION) << 2);
     return gw_cl_launch_rows(&call, (size_t)(2 * a->groups + a->heads), (size_t)segment->rows);
 }
 

@@ -1,5 +1,5 @@
-/* backends/ref/state.c - CONV, SCAN, EXP_GATES, DIVIDE, GROUP_NORM, HEADS and COLUMNS, straight from
- * their definition in core/plan/op.h. */
+/* backends/ref/state.c - CONV, SCAN, EXP_GATES, DIVIDE, GROUP_NORM, HEADS and COLUMNS, straight
+ * from their definition in core/plan/op.h. */
 #include <math.h>
 #include <string.h>
 
@@ -217,11 +217,11 @@ static void wkv_row(const gw_node *node, const gw_step *step, int i, double *sta
 }
 
 static void run_scan(const gw_node *node, const gw_step *step, int rows, double *scratch) {
-    static void (*const row_of[])(const gw_node *, const gw_step *, int, double *) = {
-        [GW_SCAN_DELTA] = delta_row,
-        [GW_SCAN_SSM] = ssm_row,
-        [GW_SCAN_RETENTION] = retention_row,
-        [GW_SCAN_WKV] = wkv_row};
+    static void (*const row_of[])(const gw_node *, const gw_step *, int,
+                                  double *) = {[GW_SCAN_DELTA] = delta_row,
+                                               [GW_SCAN_SSM] = ssm_row,
+                                               [GW_SCAN_RETENTION] = retention_row,
+                                               [GW_SCAN_WKV] = wkv_row};
     ref_each_sequence(node, step, rows, scratch, row_of[node->args.scan.kind]);
 }
 

@@ -88,6 +88,10 @@ int gw_graph_stream_device(const gw_blueprint *bp, const gw_hparams *hp, const g
 int gw_graph_block_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_where *where,
                           int layer, gw_block_kind kind);
 
+/* Of a block that gives a value which others keep reading: where among `where` it lies, by start or
+ * the first layer that gives it; -1: it gives none. */
+int gw_graph_kept_at(const gw_blueprint *bp, const gw_hparams *hp, const gw_spec_block *b);
+
 /* The device of what fills a layer's cache, or of what reads it. */
 int gw_graph_cache_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_where *where,
                           int layer);

@@ -39,6 +39,16 @@ int gw_graph_cache_device(const gw_blueprint *bp, const gw_hparams *hp, const gw
     return 0;
 }
 
+int gw_graph_kept_at(const gw_blueprint *bp, const gw_hparams *hp, const gw_spec_block *b) {
+    int first = b->section == GW_SECTION_START ? hp->n_layers : 0, l = first;
+    int gives = b->section == GW_SECTION_START || gw_block_hands_on(b);
+    int end = first == hp->n_layers ? hp->n_layers + 1 : hp->n_layers;
+    while (l < end && !gw_block_runs(b, hp, l)) {
+        l++;
+    }
+    return gives && bp->width[b->out].n > 0 && l < end ? l * bp->n_blocks + b->index : -1;
+}
+
 gw_status gw_graph_check(const gw_graph *graph) {
     for (size_t i = 0; i < graph->n_nodes; i++) {
         const gw_node *node = &graph->nodes[i];

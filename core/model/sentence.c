@@ -152,6 +152,8 @@ static gw_status read_all(const char *folder, const char *where, const json_t *m
         return gw_fail(GW_E_TYPE, where, "must be a list of modules");
     }
     for (size_t i = 0; i < json_array_size(modules); i++) {
+        const char *type = json_string_value(json_object_get(json_array_get(modules, i), "type"));
+        s->named_late |= type != NULL && strncmp(type, "pylate.", 7) == 0;
         GW_TRY(read_entry(where, json_array_get(modules, i), &class, &part));
         first = i == 0 ? part : first;
         if (gw_module_is_transformer(class) && i > 0) {
@@ -188,6 +190,19 @@ gw_status gw_sentence_read(const char *folder, gw_sentence *out) {
         gw_sentence_free(&s);
     }
     return status;
+}
+
+gw_status gw_sentence_project(gw_sentence *s, const char *where, int at, int32_t out, int32_t in,
+                              float *matrix) {
+    if (s->n_modules == GW_MODULES_MOST) {
+        return gw_fail(GW_E_LIMIT, where, "names more than %d modules", GW_MODULES_MOST - 1);
+    }
+    memmove(&s->module[at + 1], &s->module[at], (size_t)(s->n_modules - at) * sizeof s->module[0]);
+    s->module[at] =
+        (gw_module){.kind = GW_MODULE_DENSE, .dense = {.in = in, .out = out, .weight = matrix}};
+    s->n_modules++;
+    s->at_pooling += s->at_pooling >= at;
+    return GW_OK;
 }
 
 void gw_sentence_free(gw_sentence *s) {

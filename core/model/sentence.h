@@ -50,6 +50,7 @@ typedef struct gw_sentence {
     gw_module module[GW_MODULES_MOST];
     int n_modules;
     int at_pooling;    /* the module that makes a vector of rows; -1: none does      */
+    int named_late;    /* a module of PyLate, which takes rows without saying so     */
     int skips_prompt;  /* tokens of the prompt are left out of the pooling           */
     int normalize;     /* the last module divides by the length; not in the list then */
     int32_t truncate;  /* the first so many values are the vector; 0: all            */
@@ -62,6 +63,21 @@ typedef struct gw_sentence {
     json_t *prompts;   /* object of texts; NULL: none                                */
     char standard[64]; /* name of the prompt of every text; "": none                 */
 } gw_sentence;
+
+/* Late interaction: how documents [0] and queries [1] are written. */
+typedef struct gw_late {
+    char prefix[2][64]; /* a token that comes second; "": none                           */
+    int32_t length[2];  /* most tokens, with it                                          */
+    int expands;        /* queries get mask tokens at their end, up to their length      */
+    int sees;           /* all tokens attend to those; 0: they attend to the others alone */
+    char mask[64];
+    json_t *skips; /* texts of tokens that documents have no vectors of; NULL: punctuation */
+} gw_late;
+
+/* Of the folder, as PyLate's or ColBERT's own library has it; *out is to be freed when it
+ * succeeds. */
+gw_status gw_late_read(const char *folder, int own_library, gw_late *out);
+void gw_late_free(gw_late *late);
 
 /* folder: of the model. GW_E_UNSUPPORTED names a module, an activation or a way to pool that is not
  * known. *out is to be freed when it succeeds. */
@@ -84,6 +100,10 @@ int gw_module_is_transformer(const char *class);
 /* A file of the folder, or of its part, as JSON; *out NULL: there is no such file. */
 gw_status gw_sentence_json(const char *folder, const char *part, const char *name, json_t **out);
 
+/* A product with a matrix [out, in] as module `at`, before all others there; takes the matrix
+ * over when it succeeds. */
+gw_status gw_sentence_project(gw_sentence *s, const char *where, int at, int32_t out, int32_t in,
+                              float *matrix);
 /* Width of what the modules make of rows [.., width]; GW_E_METADATA: one does not fit the one
  * before it. */
 gw_status gw_sentence_width(const gw_sentence *s, const char *where, int32_t width, int32_t *out);

@@ -196,7 +196,7 @@ done:
  * after it? */
 static gw_status check_names(const char *path, const json_t *root, const gw_sentence *s) {
     const char *expected = s->at_pooling < 0 ? "token_embeddings" : "sentence_embedding";
-    const char *from = "sentence_embedding", *to = NULL;
+    const char *from = s->named_late ? expected : "sentence_embedding", *to = NULL;
     GW_TRY(gw_json_text(path, root, "module_input_name", &from));
     if (json_is_string(json_object_get(root, "module_output_name"))) {
         GW_TRY(gw_json_text(path, root, "module_output_name", &to));

@@ -138,10 +138,10 @@ typedef enum gw_rope_style {
  * rotates q and its result, and reads the codes as those of q8_0.
  * Page table (in3 of ATTENTION and ROPE_KV) [slots, pages] i32. */
 
-/* States of CONV, SCAN and EXP_GATES: in1 [slots, R, width] f32. What is known of a sequence before position p
- * stands in entry p mod R of its slot; before position 0 that is all zeros, whatever the entry
- * holds. The first row of a sequence in a step begins with its entry, every further row of the
- * sequence (in increasing position) with what the one before it knows. What is known behind
+/* States of CONV, SCAN and EXP_GATES: in1 [slots, R, width] f32. What is known of a sequence before
+ * position p stands in entry p mod R of its slot; before position 0 that is all zeros, whatever the
+ * entry holds. The first row of a sequence in a step begins with its entry, every further row of
+ * the sequence (in increasing position) with what the one before it knows. What is known behind
  * position p goes to entry (p + 1) mod R, for the last R - 1 rows of a sequence in the step: so up
  * to R - 1 positions can be taken back. */
 typedef struct gw_conv_args {
@@ -154,19 +154,19 @@ enum { GW_CONV_TAPS = 8, GW_CONV_REACH = 16, GW_SCAN_KEYS = 256 };
 enum { GW_STATE_ENTRIES = 17, GW_STATE_LEAST = 2 };
 
 typedef enum gw_scan_kind {
-    GW_SCAN_DELTA, /* in0 = [q g*k | k g*k | v h*v], q and k normed (RMS) and times their scale:
-                    * S = d S; S = S + k beta (v - k S); out = q S; d = exp(A softplus(in2 + w1)) by
-                    * head or by head and k, beta = sigmoid(in3) (Yang et al. 2024,
-                    * arXiv:2412.06464)                                                         */
-    GW_SCAN_SSM,   /* in0 = [x h*v | B g*k | C g*k]: t = softplus(in2 + w1) within [low, high];
-                    * S = exp(t A) S + B t x; out = C S + D x (Dao and Gu 2024,
-                    * arXiv:2405.21060); by channel a step for each value and an A for each value
-                    * and key (Gu and Dao 2023, arXiv:2312.00752)                               */
-    GW_SCAN_RETENTION, /* in0 as of SSM, in2 = d [n,h] as it is: S = d S + B x; out = C S; no weights
-                        * (Sun et al. 2023, arXiv:2307.08621)                                    */
-    GW_SCAN_WKV    /* in0 = [r h*k | k h*k | v h*v | e h*k], in2 = s, in3 = a, both [n, h*k]: with
-                    * e times k_scale S = exp(GW_WKV_DECAY s) S - (e a) (e S) + k v; out = r S;
-                    * h groups and no weights (Peng et al. 2025, arXiv:2503.14456)             */
+    GW_SCAN_DELTA,     /* in0 = [q g*k | k g*k | v h*v], q and k normed (RMS) and times their scale:
+                        * S = d S; S = S + k beta (v - k S); out = q S; d = exp(A softplus(in2 + w1)) by
+                        * head or by head and k, beta = sigmoid(in3) (Yang et al. 2024,
+                        * arXiv:2412.06464)                                                         */
+    GW_SCAN_SSM,       /* in0 = [x h*v | B g*k | C g*k]: t = softplus(in2 + w1) within [low, high];
+                        * S = exp(t A) S + B t x; out = C S + D x (Dao and Gu 2024,
+                        * arXiv:2405.21060); by channel a step for each value and an A for each value
+                        * and key (Gu and Dao 2023, arXiv:2312.00752)                               */
+    GW_SCAN_RETENTION, /* in0 as of SSM, in2 = d [n,h] as it is: S = d S + B x; out = C S; no
+                        * weights (Sun et al. 2023, arXiv:2307.08621) */
+    GW_SCAN_WKV /* in0 = [r h*k | k h*k | v h*v | e h*k], in2 = s, in3 = a, both [n, h*k]: with
+                 * e times k_scale S = exp(GW_WKV_DECAY s) S - (e a) (e S) + k v; out = r S;
+                 * h groups and no weights (Peng et al. 2025, arXiv:2503.14456)             */
 } gw_scan_kind;
 #define GW_WKV_DECAY (-0.60653065971263342f) /* -1 / sqrt(e) */
 typedef struct gw_scan_args {

@@ -86,7 +86,8 @@ static inline float within(float t, float low, float high) {
 }
 
 /* What SCAN takes of every row: [q g*k | k g*k | decays h*n | strengths h], n decays of a head.
- * Items: groups of q, groups of k, heads. flags: bias, both logits side by side, decays as they are. */
+ * Items: groups of q, groups of k, heads. flags: bias, both logits side by side, decays as they
+ * are. */
 KERNEL_OF_ANY_SIZE scan_prepare(STEP, IN(in), IN(decay), IN(beta), IN(a), IN(bias), OUT(out),
                                 const int delta, const int heads, const int groups,
                                 const int keys, const int values, const int decays,

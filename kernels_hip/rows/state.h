@@ -1,5 +1,5 @@
-/* kernels_hip/rows/state.h - what the files of CONV, SCAN and EXP_GATES share: activations, rows of a
- * sequence, places of states, and what gw_state_prepare makes for scans. */
+/* kernels_hip/rows/state.h - what the files of CONV, SCAN and EXP_GATES share: activations, rows of
+ * a sequence, places of states, and what gw_state_prepare makes for scans. */
 #ifndef GW_KERNELS_HIP_STATE_H
 #define GW_KERNELS_HIP_STATE_H
 

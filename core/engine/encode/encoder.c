@@ -20,67 +20,6 @@ static int uses_card(const gw_encoder *e) {
     return any;
 }
 
-/* ---- scores of logits ----------------------------------------------------------------------- */
-
-/* The head's matrix, whose rows are all that such a score needs; GW_E_UNSUPPORTED: logits are more
- * than its product with the hidden state. */
-static gw_status find_head(const gw_encoder *e, int *role) {
-    int n = 0, plain = 1;
-    for (int b = 0; b < e->bp->n_blocks; b++) {
-        const gw_spec_block *block = &e->bp->block[b];
-        if (block->section != GW_SECTION_HEAD || block->kind == GW_BLOCK_NORM) {
-            continue;
-        }
-        n++;
-        *role = block->weight[0];
-        plain &= block->kind == GW_BLOCK_LINEAR && *role >= 0 && block->number[0].n == 0;
-        for (int k = 1; k < GW_SPEC_ARGS; k++) {
-            plain &= block->weight[k] < 0 ||
-                     gw_weights_get(e->model->weights, block->weight[k], 0, HOME) == NULL;
-        }
-    }
-    return n == 1 && plain
-               ? GW_OK
-               : gw_fail(GW_E_UNSUPPORTED, e->model->name,
-                         "LogitScore of the family %s, whose logits are capped, scaled or biased, "
-                         "is not known yet",
-                         e->model->hp.family);
-}
-
-static gw_status read_judges(gw_encoder *e) {
-    size_t width = (size_t)e->info.hidden;
-    int role = -1;
-    GW_TRY(find_head(e, &role));
-    e->judge = malloc((size_t)e->sentence.n_judges * width * sizeof *e->judge);
-    if (e->judge == NULL) {
-        return gw_fail(GW_E_NOMEM, "encoder", "no memory for %zu values", width);
-    }
-    for (int i = 0; i < e->sentence.n_judges; i++) {
-        if (e->sentence.judge[i] >= e->model->hp.n_vocab) {
-            return gw_fail(GW_E_METADATA, e->model->name,
-                           "LogitScore names token %d, and there are %d", e->sentence.judge[i],
-                           e->model->hp.n_vocab);
-        }
-        GW_TRY(gw_weights_row(e->model->weights, role, e->sentence.judge[i],
-                              e->judge + (size_t)i * width));
-    }
-    return GW_OK;
-}
-
-/* The logit of the first token, less that of the second; sums in double, in order. */
-static float judge_row(const gw_encoder *e, const float *row) {
-    float logit[2] = {0};
-    for (int i = 0; i < e->sentence.n_judges; i++) {
-        const float *w = e->judge + (size_t)i * (size_t)e->info.hidden;
-        double sum = 0.0;
-        for (int32_t c = 0; c < e->info.hidden; c++) {
-            sum += (double)w[c] * (double)row[c];
-        }
-        logit[i] = (float)sum;
-    }
-    return logit[0] - logit[1];
-}
-
 /* ---- what the model is ---------------------------------------------------------------------- */
 
 static int holds_keys(const gw_encoder *e, int layer) {
@@ -135,7 +74,13 @@ static gw_pooling choose_pooling(gw_encoder *e, gw_pooling asked) {
     if (s->n_judges > 0) {
         return GW_POOLING_LAST;
     }
-    if (s->n_modules > 0 && s->at_pooling >= 0 && asked != GW_POOLING_NONE) {
+    if (asked == GW_POOLING_NONE || gw_late_is(e)) { /* modules of rows alone */
+        s->n_modules = s->at_pooling >= 0 ? s->at_pooling : s->n_modules;
+        s->at_pooling = -1;
+        e->info.per_token = e->by_rows = 1;
+        return GW_POOLING_NONE;
+    }
+    if (s->n_modules > 0 && s->at_pooling >= 0) {
         gw_module *m = &s->module[s->at_pooling];
         if (asked != GW_POOLING_MODEL) {
             m->n_modes = 1;
@@ -155,12 +100,13 @@ static gw_pooling choose_pooling(gw_encoder *e, gw_pooling asked) {
     return known ? stored[(int)kind] : GW_POOLING_MEAN;
 }
 
-/* Blocks that keep a state beside the cache, and values for all layers, are the sessions' alone. */
+/* Blocks that keep a state, lists, and values that the engine gives, are the sessions' alone. */
 static gw_status check_blocks(const gw_encoder *e) {
     const gw_hparams *hp = &e->model->hp;
-    int more = 0;
-    for (int v = 0; v < e->bp->n_values; v++) {
-        more |= e->bp->width[v].n > 0;
+    int more = e->bp->all_given != 0;
+    for (int b = 0; b < e->bp->n_blocks; b++) {
+        const gw_spec_block *block = &e->bp->block[b];
+        more |= block->out >= 0 && e->bp->width[block->out].n > 0 && gw_block_hands_on(block);
     }
     for (int at = 0; at < hp->n_layers * e->bp->n_blocks; at++) {
         int layer = at / e->bp->n_blocks, block = at % e->bp->n_blocks;
@@ -168,7 +114,7 @@ static gw_status check_blocks(const gw_encoder *e) {
                 gw_block_state(e->bp, hp, layer, block) > 0;
     }
     return more ? gw_fail(GW_E_UNSUPPORTED, e->model->name,
-                          "vectors of the family %s, whose layers keep a state or share inputs, "
+                          "vectors of the family %s, whose layers keep a state or share lists, "
                           "are not known yet",
                           hp->family)
                 : GW_OK;
@@ -178,10 +124,6 @@ static gw_status check_blocks(const gw_encoder *e) {
 static gw_status describe_vector(gw_encoder *e, const gw_encoder_options *o) {
     const gw_sentence *s = &e->sentence;
     gw_encoder_info *info = &e->info;
-    if (s->found && s->n_modules > 0 && s->at_pooling < 0) {
-        return gw_fail(GW_E_UNSUPPORTED, e->model->name,
-                       "modules.json names no way to make one vector of a text's tokens");
-    }
     if (s->n_judges > 0) {
         info->width = e->full = 1;
         return GW_OK;
@@ -190,7 +132,8 @@ static gw_status describe_vector(gw_encoder *e, const gw_encoder_options *o) {
     if (o->dimensions < 0 || o->dimensions > e->full) {
         return gw_fail(GW_E_ARGUMENT, "dimensions", "%d is outside 0..%d", o->dimensions, e->full);
     }
-    info->normalize = o->normalize != 0 ? o->normalize > 0 : s->found ? s->normalize : 1;
+    int usual = s->found && !gw_late_is(e) ? s->normalize : 1;
+    info->normalize = o->normalize != 0 ? o->normalize > 0 : usual;
     info->width = o->dimensions > 0 ? o->dimensions : e->full;
     if (o->dimensions == 0 && s->truncate > 0 && s->truncate < e->full) {
         info->width = s->truncate;
@@ -215,6 +158,7 @@ static gw_status describe(gw_encoder *e, const gw_encoder_options *o) {
                        hp->n_ctx < GW_ROWS_MAX ? hp->n_ctx : GW_ROWS_MAX);
     }
     info->n_ctx = o->n_ctx > 0 ? o->n_ctx : most;
+    GW_TRY(gw_late_is(e) ? gw_late_open(e, o->n_ctx) : GW_OK);
     info->labels = e->sentence.n_judges > 0 ? 1 : count_labels(e);
     info->types = count_types(e);
     info->pooling = choose_pooling(e, o->pooling);
@@ -259,8 +203,9 @@ static gw_status make(gw_encoder *e, const gw_encoder_options *o) {
     GW_TRY(gw_checkpoint_container(m->checkpoint) == GW_CONTAINER_HF
                ? gw_sentence_read(gw_checkpoint_root(m->checkpoint), &e->sentence)
                : GW_OK);
+    GW_TRY(gw_projection_add(e, o->pooling));
     GW_TRY(describe(e, o));
-    GW_TRY(e->sentence.n_judges > 0 ? read_judges(e) : GW_OK);
+    GW_TRY(e->sentence.n_judges > 0 ? gw_judges_read(e) : GW_OK);
     widest = gw_sentence_room(&e->sentence, hp->d_model, e->by_rows ? (size_t)e->info.n_ctx : 1);
     if (m->place.grouped) {
         return gw_fail(GW_E_UNSUPPORTED, "split-mode",
@@ -341,6 +286,7 @@ void gw_encoder_free(gw_encoder *e) {
     gw_tables_free(&e->tables);
     gw_sentence_free(&e->sentence);
     free(e->judge);
+    free(e->late.skips);
     free(e->where);
     free(e->pages);
     free(e->room[0]);
@@ -390,7 +336,7 @@ static gw_status check_texts(const gw_encoder *e, const gw_encoder_text *texts, 
 
 typedef struct queued {
     const gw_encoder_text *text;
-    size_t index;
+    size_t index, first, seen; /* first: of its rows among those of all texts */
 } queued;
 
 static int by_length(const void *a, const void *b) {
@@ -440,7 +386,7 @@ static void finish_row(const gw_encoder *e, const float *row, float *out) {
            out);
 }
 
-/* Hidden states of a pass, text by text, through all modules. */
+/* Hidden states of a pass, text by text, through all modules: a vector of each text, or row. */
 static gw_status finish_rows(const gw_encoder *e, const gw_encoder_pass *p, const queued *queue,
                              int n, float *out) {
     size_t at = 0, row = (size_t)e->info.hidden * sizeof(float);
@@ -451,10 +397,13 @@ static gw_status finish_rows(const gw_encoder *e, const gw_encoder_pass *p, cons
         if (!is_finite(e->room[0], t->n * (size_t)e->info.hidden)) {
             return not_finite(e, queue[i].index);
         }
-        finish(e,
-               gw_sentence_run(&e->sentence, 0, e->room[0], e->room[1], t->n, e->info.hidden,
-                               t->prompt),
-               out + queue[i].index * (size_t)e->info.width);
+        const float *made = gw_sentence_run(&e->sentence, 0, e->room[0], e->room[1], t->n,
+                                            e->info.hidden, t->prompt);
+        size_t vectors = e->info.per_token ? t->n : 1, width = (size_t)e->info.width;
+        size_t first = e->info.per_token ? queue[i].first : queue[i].index;
+        for (size_t r = 0; r < vectors; r++) {
+            finish(e, made + r * (size_t)e->full, out + (first + r) * width);
+        }
         at += t->n;
     }
     return GW_OK;
@@ -465,14 +414,15 @@ static gw_status run_some(gw_encoder *e, gw_purpose purpose, const queued *queue
                           float *rows, float *out) {
     const gw_encoder_text *texts[GW_PASS_TEXTS];
     gw_encoder_pass *p = NULL;
-    size_t sum = 0;
+    size_t sum = 0, seen[GW_PASS_TEXTS];
     size_t width = (size_t)(purpose == GW_PURPOSE_SCORES ? e->info.labels : e->info.hidden);
     for (int i = 0; i < n; i++) {
         texts[i] = queue[i].text;
+        seen[i] = queue[i].seen;
         sum += texts[i]->n;
     }
     GW_TRY(gw_encoder_pass_for(e, purpose, sum, &p));
-    GW_TRY(gw_encoder_pass_run(e, p, texts, n));
+    GW_TRY(gw_encoder_pass_run(e, p, texts, seen, n));
     if (purpose == GW_PURPOSE_VECTORS && e->by_rows) {
         return finish_rows(e, p, queue, n, out);
     }
@@ -484,7 +434,7 @@ static gw_status run_some(gw_encoder *e, gw_purpose purpose, const queued *queue
         if (purpose == GW_PURPOSE_SCORES) {
             memcpy(out + queue[i].index * width, rows + (size_t)i * width, width * sizeof *rows);
         } else if (e->judge != NULL) {
-            out[queue[i].index] = judge_row(e, rows + (size_t)i * width);
+            out[queue[i].index] = gw_judge_row(e, rows + (size_t)i * width);
         } else {
             finish_row(e, rows + (size_t)i * width, out + queue[i].index * (size_t)e->info.width);
         }
@@ -493,8 +443,8 @@ static gw_status run_some(gw_encoder *e, gw_purpose purpose, const queued *queue
 }
 
 /* Texts of like length side by side; which ones share a pass changes no bit of a result. */
-static gw_status run_all(gw_encoder *e, gw_purpose purpose, const gw_encoder_text *texts, size_t n,
-                         float *out) {
+static gw_status run_all(gw_encoder *e, gw_purpose purpose, const gw_encoder_text *texts,
+                         const size_t *seen, size_t n, float *out) {
     size_t width = (size_t)(e->info.labels > e->info.hidden ? e->info.labels : e->info.hidden);
     queued *queue = calloc(n + 1, sizeof *queue);
     float *rows = malloc(GW_PASS_TEXTS * width * sizeof *rows);
@@ -503,8 +453,8 @@ static gw_status run_all(gw_encoder *e, gw_purpose purpose, const gw_encoder_tex
         status = gw_fail(GW_E_NOMEM, "encoder", "no memory for %zu texts", n);
         goto done;
     }
-    for (size_t i = 0; i < n; i++) {
-        queue[i] = (queued){&texts[i], i};
+    for (size_t i = 0, first = 0; i < n; first += texts[i++].n) {
+        queue[i] = (queued){&texts[i], i, first, seen != NULL ? seen[i] : texts[i].n};
     }
     qsort(queue, n, sizeof *queue, by_length);
     for (size_t at = 0; at < n;) {
@@ -562,8 +512,8 @@ gw_status gw_encoder_prompt_tokens(const gw_encoder *e, const char *prompt, size
 }
 
 gw_status gw_encoder_embed(gw_encoder *e, const gw_encoder_text *texts, size_t n, float *out) {
-    if (e->info.pooling == GW_POOLING_NONE) {
-        return gw_fail(GW_E_ARGUMENT, "pooling", "is none: there are hidden states, no vectors");
+    if (e->info.per_token) {
+        return gw_fail(GW_E_ARGUMENT, "pooling", "is none: vectors are of tokens, not of texts");
     }
     if (e->judge != NULL) {
         return gw_fail(
@@ -572,7 +522,22 @@ gw_status gw_encoder_embed(gw_encoder *e, const gw_encoder_text *texts, size_t n
     }
     GW_TRY(check_texts(e, texts, n));
     return e->table != NULL ? run_table(e, texts, n, out)
-                            : run_all(e, GW_PURPOSE_VECTORS, texts, n, out);
+                            : run_all(e, GW_PURPOSE_VECTORS, texts, NULL, n, out);
+}
+
+gw_status gw_encoder_rows(gw_encoder *e, const gw_encoder_text *texts, const size_t *seen, size_t n,
+                          float *out) {
+    if (!e->info.per_token) {
+        return gw_fail(GW_E_ARGUMENT, "pooling",
+                       "is not none: vectors are of texts, not of tokens");
+    }
+    GW_TRY(check_texts(e, texts, n));
+    for (size_t t = 0; seen != NULL && t < n; t++) {
+        if (seen[t] < 1 || seen[t] > texts[t].n) {
+            return gw_fail(GW_E_ARGUMENT, "seen", "%zu is outside 1..%zu", seen[t], texts[t].n);
+        }
+    }
+    return run_all(e, GW_PURPOSE_VECTORS, texts, seen, n, out);
 }
 
 gw_status gw_encoder_hidden(gw_encoder *e, const gw_encoder_text *text, float *out) {
@@ -582,7 +547,7 @@ gw_status gw_encoder_hidden(gw_encoder *e, const gw_encoder_text *text, float *o
     }
     GW_TRY(check_texts(e, text, 1));
     GW_TRY(gw_encoder_pass_for(e, GW_PURPOSE_VECTORS, text->n, &p));
-    GW_TRY(gw_encoder_pass_run(e, p, &text, 1));
+    GW_TRY(gw_encoder_pass_run(e, p, &text, &text->n, 1));
     return read_back(e, p->at->buf, p->at->device, p->at->offset, out,
                      text->n * (size_t)e->info.hidden * sizeof *out);
 }
@@ -593,5 +558,6 @@ gw_status gw_encoder_score(gw_encoder *e, const gw_encoder_text *texts, size_t n
                        "the model has no classifier: it gives vectors, not scores");
     }
     GW_TRY(check_texts(e, texts, n));
-    return run_all(e, e->judge != NULL ? GW_PURPOSE_VECTORS : GW_PURPOSE_SCORES, texts, n, out);
+    return run_all(e, e->judge != NULL ? GW_PURPOSE_VECTORS : GW_PURPOSE_SCORES, texts, NULL, n,
+                   out);
 }

@@ -20,10 +20,20 @@ typedef struct gw_encoder_pass {
     double *bytes, *ops; /* of the plan's nodes, while they are timed; NULL: not */
     struct gw_buffer *stream[GW_MAX_DEVICES], *cells[GW_MAX_DEVICES], *table[GW_MAX_DEVICES];
     struct gw_buffer *hidden, *result;
+    gw_tensor kept[GW_SPEC_VALUES]; /* values that start gives to layers; buf NULL: none */
     int hidden_device, result_device;
     gw_tensor *k, *v;    /* [n_layers] */
     const gw_tensor *at; /* the hidden states: in `hidden`, or in a stream */
 } gw_encoder_pass;
+
+/* How texts of late interaction are written; documents [0], queries [1]. */
+typedef struct gw_late_tokens {
+    int is;
+    int32_t prefix[2], length[2], mask; /* -1: none */
+    int expands, sees;
+    int32_t *skips; /* [n_skips] */
+    size_t n_skips;
+} gw_late_tokens;
 
 struct gw_encoder {
     gw_model *model;
@@ -31,6 +41,7 @@ struct gw_encoder {
     gw_where *where;
     gw_tables tables;
     gw_sentence sentence;
+    gw_late_tokens late;
     float *judge;          /* [n_judges, hidden] rows of the head: LogitScore; NULL: none */
     const gw_dense *table; /* of vectors, in place of all layers; NULL: there is none */
     gw_encoder_info info;
@@ -54,8 +65,18 @@ struct gw_encoder {
 /* pass.c. The pass for texts of n tokens together; built at its first use. */
 gw_status gw_encoder_pass_for(gw_encoder *e, gw_purpose purpose, size_t n, gw_encoder_pass **out);
 void gw_encoder_pass_free(gw_encoder *e, gw_encoder_pass *p);
-/* Run texts, whose tokens fit the pass together. */
+/* Run texts, whose tokens fit the pass together; seen: of each so many tokens are attended to. */
 gw_status gw_encoder_pass_run(gw_encoder *e, gw_encoder_pass *p,
-                              const gw_encoder_text *const *texts, int n);
+                              const gw_encoder_text *const *texts, const size_t *seen, int n);
+
+/* judge.c: scores of logits (LogitScore). */
+gw_status gw_judges_read(gw_encoder *e);
+float gw_judge_row(const gw_encoder *e, const float *row);
+
+/* late.c. The projection that the model's own weights hold, as a module; and for models of late
+ * interaction how their texts are written. */
+gw_status gw_projection_add(gw_encoder *e, gw_pooling asked);
+int gw_late_is(const gw_encoder *e);
+gw_status gw_late_open(gw_encoder *e, int32_t n_ctx);
 
 #endif

@@ -129,6 +129,31 @@ static gw_status make_buffers(gw_encoder *e, gw_encoder_pass *p, gw_purpose purp
     return GW_OK;
 }
 
+/* Values that start gives to layers lie where they are given. */
+static gw_status make_kept(gw_encoder *e, gw_encoder_pass *p) {
+    const gw_hparams *hp = &e->model->hp;
+    for (int b = 0; b < e->bp->n_blocks; b++) {
+        const gw_spec_block *block = &e->bp->block[b];
+        int at = gw_graph_kept_at(e->bp, hp, block), v = block->out;
+        double width = at >= 0 ? gw_spec_value(e->bp, hp, 0, e->bp->width[v]) : 0.0;
+        if (at < 0) {
+            continue;
+        }
+        if (!(width >= 1.0 && width <= 0x1p24)) {
+            return gw_fail(GW_E_METADATA, "plan", "the value '%s' is %g wide", e->bp->value[v],
+                           width);
+        }
+        p->kept[v] = (gw_tensor){.name = e->bp->value[v],
+                                 .fmt = GW_FMT_F32,
+                                 .n_dim = 2,
+                                 .dim = {p->rows, (int64_t)width},
+                                 .device = e->where[at]};
+        GW_TRY(alloc(e, e->where[at], (size_t)p->rows * (size_t)width * sizeof(float),
+                     &p->kept[v].buf));
+    }
+    return GW_OK;
+}
+
 /* The rows behind the hidden states: pooled ones, or scores. */
 static gw_status make_result(gw_encoder *e, gw_encoder_pass *p, gw_purpose purpose,
                              gw_graph_inputs *in) {
@@ -186,6 +211,8 @@ static gw_status build(gw_encoder *e, gw_encoder_pass *p, gw_purpose purpose) {
     GW_TRY(make_cache(e, p));
     in.k = p->k;
     in.v = p->v;
+    GW_TRY(make_kept(e, p));
+    in.kept = p->kept;
     GW_TRY(make_buffers(e, p, purpose, &in, stream, table));
     GW_TRY(gw_graph_new(&in, &p->graph));
     gw_graph_body(&p->graph, &in, 0, e->layers);
@@ -222,6 +249,11 @@ void gw_encoder_pass_free(gw_encoder *e, gw_encoder_pass *p) {
             if (buffers[i] != NULL) {
                 device_of(e, d)->backend->release(buffers[i]);
             }
+        }
+    }
+    for (int v = 0; v < GW_SPEC_VALUES; v++) {
+        if (p->kept[v].buf != NULL) {
+            device_of(e, p->kept[v].device)->backend->release(p->kept[v].buf);
         }
     }
     free(p->k);
@@ -286,8 +318,8 @@ gw_status gw_encoder_pass_for(gw_encoder *e, gw_purpose purpose, size_t n, gw_en
 /* ---- runs ----------------------------------------------------------------------------------- */
 
 /* Rows of the step from `at` on, and the text's pages from `page` on. */
-static void place_text(gw_encoder *e, const gw_encoder_text *t, int slot, int at, int page,
-                       int per) {
+static void place_text(gw_encoder *e, const gw_encoder_text *t, size_t seen, int slot, int at,
+                       int page, int per) {
     gw_step *s = &e->step;
     int32_t pad = e->model->hp.uncounted, before = 0;
     for (size_t i = 0; i < t->n; i++) {
@@ -296,7 +328,7 @@ static void place_text(gw_encoder *e, const gw_encoder_text *t, int slot, int at
         s->type[row] = t->types != NULL ? t->types[i] : 0;
         s->pos[row] = (int32_t)i;
         s->slot[row] = slot;
-        s->last[row] = (int32_t)t->n - 1;
+        s->last[row] = (int32_t)seen - 1;
         s->less[row] = pad >= 0 && t->ids[i] == pad ? (int32_t)i + 1 : before;
         before += pad >= 0 && t->ids[i] == pad;
     }
@@ -320,7 +352,7 @@ static void account(const gw_encoder *e, gw_encoder_pass *p) {
 }
 
 gw_status gw_encoder_pass_run(gw_encoder *e, gw_encoder_pass *p,
-                              const gw_encoder_text *const *texts, int n) {
+                              const gw_encoder_text *const *texts, const size_t *seen, int n) {
     int at = 0, page = 0, per = pages_of(p->rows);
     size_t bytes = (size_t)n * (size_t)per * sizeof(int32_t);
     if (e->cancel != NULL && *e->cancel) {
@@ -329,7 +361,7 @@ gw_status gw_encoder_pass_run(gw_encoder *e, gw_encoder_pass *p,
     memset(e->pages, 0, bytes);
     e->step.pos_max = 0;
     for (int i = 0; i < n; i++) {
-        place_text(e, texts[i], i, at, page, per);
+        place_text(e, texts[i], seen[i], i, at, page, per);
         at += (int)texts[i]->n;
         page += pages_of((int)texts[i]->n);
     }

@@ -100,19 +100,6 @@ static gw_status make_given(gw_session *s, size_t rows) {
     return GW_OK;
 }
 
-/* Where a kept value is given: the block of start, or the first layer that gives it; -1: not here.
- */
-static int given_at(const gw_session *s, const gw_blueprint *bp, const gw_spec_block *b) {
-    const gw_hparams *hp = &s->model->hp;
-    int first = b->section == GW_SECTION_START ? hp->n_layers : 0, l = first;
-    int gives = b->section == GW_SECTION_START || gw_block_hands_on(b);
-    int end = first == hp->n_layers ? hp->n_layers + 1 : hp->n_layers;
-    while (l < end && !gw_block_runs(b, hp, l)) {
-        l++;
-    }
-    return gives && bp->width[b->out].n > 0 && l < end ? l * bp->n_blocks + b->index : -1;
-}
-
 /* Values that start or the first layer gives to others lie where they are given, whatever plan
  * reads them. */
 static gw_status make_kept(gw_session *s) {
@@ -121,7 +108,7 @@ static gw_status make_kept(gw_session *s) {
     int widest = gw_session_widest(s);
     size_t rows = (size_t)(s->most_rows > widest ? s->most_rows : widest);
     for (int b = 0; b < bp->n_blocks; b++) {
-        int v = bp->block[b].out, at = given_at(s, bp, &bp->block[b]);
+        int v = bp->block[b].out, at = gw_graph_kept_at(bp, hp, &bp->block[b]);
         if (at < 0) {
             continue;
         }

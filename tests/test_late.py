@@ -1,0 +1,97 @@
+# tests/test_late.py - vectors of tokens: models of late interaction (ColBERT) against PyLate's outputs
+# (tools/late_goldens.py), and --pooling none.
+import base64
+import json
+
+import numpy as np
+import pytest
+
+from program import DATA, run
+from serving import serving
+from tensor_files import read_safetensors
+
+FOLDERS = ["colbert", "colbert-pylate"]
+LIMIT = 2e-5
+
+
+def values(tensors, name):
+    kind, shape, raw = tensors[name]
+    return np.frombuffer(raw, {"F32": "<f4", "I64": "<i8"}[kind]).reshape(shape)
+
+
+def listed(name, use, tmp_path):
+    folder = DATA / "goldens-families" / name
+    texts = tmp_path / "texts.jsonl"
+    lines = json.loads((folder / "texts.json").read_text())[use]
+    texts.write_text("".join(json.dumps({"text": x, "id": i}) + "\n" for i, x in enumerate(lines)))
+    return folder, texts, values(read_safetensors(folder / "golden.safetensors"), use), len(lines)
+
+
+def distance(got, want):
+    return np.linalg.norm(got.astype(float) - want) / np.linalg.norm(want.astype(float))
+
+
+@pytest.mark.parametrize("use", ["query", "document"])
+@pytest.mark.parametrize("name", FOLDERS)
+def test_vectors(name, use, tmp_path):
+    folder, texts, want, n = listed(name, use, tmp_path)
+    out = tmp_path / "out.safetensors"
+    args = ("embed", "-m", folder, "-f", texts, "--prompt-name", use, "--truncate")
+    run(*args, "-o", out)
+    got = read_safetensors(out)
+    counts = values(got, "counts")
+    golden = read_safetensors(folder / "golden.safetensors")
+    assert counts.tolist() == ([12] * n if use == "query" else values(golden, "counts").tolist())
+    assert distance(values(got, "embeddings"), want) < LIMIT
+    rows = [json.loads(line) for line in run(*args, "-q").stdout.splitlines()]
+    assert [(x["index"], x["id"], len(x["embedding"])) for x in rows] == [(i, i, c) for i, c in enumerate(counts)]
+    assert (np.concatenate([x["embedding"] for x in rows]).astype("<f4") == values(got, "embeddings")).all()
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_devices(name, tmp_path):
+    """Rows that nothing attends to have the same bits on a device."""
+    folder, texts, _, _ = listed(name, "query", tmp_path)
+    args = ("embed", "-m", folder, "-f", texts, "--prompt-name", "query", "--truncate", "-q")
+    assert run(*args, "--device", "opencl").stdout == run(*args).stdout
+
+
+def test_what_does_not_fit(tmp_path):
+    folder, texts, _, _ = listed("colbert", "query", tmp_path)
+    done = run("embed", "-m", folder, "-f", texts, "--prompt-name", "query", check=False)
+    assert done.returncode == 1 and "text 1: " in done.stderr and "at most 11 fit; --truncate" in done.stderr and len(done.stderr.strip().splitlines()) == 1
+    done = run("embed", "-m", folder, "-p", "a", "-o", tmp_path / "x.npy", check=False)
+    assert done.returncode == 2 and ".safetensors or .jsonl" in done.stderr
+    done = run("embed", "-m", folder, "-p", "a", "--prompt-name", "passage", check=False)
+    assert done.returncode == 1 and "files name no such prompt" in done.stderr
+
+
+def test_no_pooling(tmp_path):
+    """Of any encoder: what the pooling would be of."""
+    folder = DATA / "goldens-families/embeddinggemma2"
+    golden = read_safetensors(folder / "golden.safetensors")
+    ids, want = ",".join(map(str, values(golden, "input_ids"))), values(golden, "hidden")
+    out = tmp_path / "out.safetensors"
+    run("embed", "-m", folder, "--ids", ids, "--pooling", "none", "--no-normalize", "-o", out)
+    assert distance(values(read_safetensors(out), "embedding"), want) < LIMIT
+    run("embed", "-m", folder, "--ids", ids, "--no-normalize", "-o", out)
+    assert distance(values(read_safetensors(out), "embedding"), want.mean(0)) < LIMIT
+    rows = json.loads(run("embed", "-m", folder, "--ids", ids, "--pooling", "none", "-q").stdout)["embedding"]
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
+
+
+def test_server(tmp_path):
+    folder, texts, _, n = listed("colbert", "document", tmp_path)
+    lines = json.loads((folder / "texts.json").read_text())
+    with serving("--embeddings", model=folder) as s:
+        for use in ("query", "document"):
+            some = ["a gull?", "on, no"]
+            want = [json.loads(run("embed", "-m", folder, "-p", x, "--prompt-name", use, "-q").stdout)["embedding"]
+                    for x in some]
+            found = s.post("/v1/embeddings", {"input": some, "prompt_name": use})["data"]
+            assert [np.array(x["embedding"]).astype("<f4").tolist() for x in found] == \
+                [np.array(x).astype("<f4").tolist() for x in want]
+            packed = s.post("/v1/embeddings", {"input": some[0], "prompt_name": use, "encoding_format": "base64"})
+            first = [np.frombuffer(base64.b64decode(x), "<f4").tolist() for x in packed["data"][0]["embedding"]]
+            assert first == np.array(want[0]).astype("<f4").tolist()
+        assert s.post("/v1/embeddings", {"input": lines["document"][-1]}, expect=400)["error"]["message"]
