@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from program import DATA, run
+from program import DATA, SHARED, run
 from serving import serving
 from tensor_files import read_safetensors
 
@@ -95,3 +95,12 @@ def test_server(tmp_path):
             first = [np.frombuffer(base64.b64decode(x), "<f4").tolist() for x in packed["data"][0]["embedding"]]
             assert first == np.array(want[0]).astype("<f4").tolist()
         assert s.post("/v1/embeddings", {"input": lines["document"][-1]}, expect=400)["error"]["message"]
+
+
+def test_inputs_of_layers():
+    """Of tables by token vectors are not known, and none are given; a projection of the embedding is."""
+    folder = SHARED / "goldens/gemma4-e"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not there")
+    done = run("embed", "-m", folder, "--ids", "1,2,3", check=False)
+    assert done.returncode == 1 and "are not known yet" in done.stderr

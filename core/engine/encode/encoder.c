@@ -100,13 +100,15 @@ static gw_pooling choose_pooling(gw_encoder *e, gw_pooling asked) {
     return known ? stored[(int)kind] : GW_POOLING_MEAN;
 }
 
-/* Blocks that keep a state, lists, and values that the engine gives, are the sessions' alone. */
+/* Blocks that keep a state, lists, further tables by token, several streams and values that the
+ * engine gives are the sessions' alone. */
 static gw_status check_blocks(const gw_encoder *e) {
     const gw_hparams *hp = &e->model->hp;
-    int more = e->bp->all_given != 0;
+    int more = e->bp->all_given != 0 || hp->n_streams > 1;
     for (int b = 0; b < e->bp->n_blocks; b++) {
         const gw_spec_block *block = &e->bp->block[b];
         more |= block->out >= 0 && e->bp->width[block->out].n > 0 && gw_block_hands_on(block);
+        more |= gw_block_stays_home(e->bp, block) && gw_block_runs(block, hp, hp->n_layers);
     }
     for (int at = 0; at < hp->n_layers * e->bp->n_blocks; at++) {
         int layer = at / e->bp->n_blocks, block = at % e->bp->n_blocks;
@@ -114,7 +116,7 @@ static gw_status check_blocks(const gw_encoder *e) {
                 gw_block_state(e->bp, hp, layer, block) > 0;
     }
     return more ? gw_fail(GW_E_UNSUPPORTED, e->model->name,
-                          "vectors of the family %s, whose layers keep a state or share lists, "
+                          "vectors of the family %s, whose layers keep a state or share inputs, "
                           "are not known yet",
                           hp->family)
                 : GW_OK;
