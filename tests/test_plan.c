@@ -113,13 +113,19 @@ static bench new_bench(void) {
     return b;
 }
 
-/* Of compressed caches and lists, and what comes with them. */
+/* Of compressed caches and lists, of gates, and what comes with them. */
 static void listed_node_of(bench *b, gw_node *n) {
     const gw_area area = {.width = 32, .ratio = 4, .entry = 16};
     switch (n->op) {
     case GW_OP_HYPER: /* four streams, what goes in alone */
         n->in[0] = &b->route, n->w[0] = &b->one, n->w[1] = &b->decays, n->out = &b->logits;
         n->args.hyper = (gw_hyper_args){.streams = 4, .rounds = 1};
+        break;
+    case GW_OP_EXP_GATES:
+        n->in[0] = &b->logits, n->in[1] = &b->tokens, n->out = &b->gates;
+        break;
+    case GW_OP_DIVIDE:
+        n->in[1] = &b->logits, n->in[2] = &b->strength;
         break;
     case GW_OP_ROTATE:
         n->w[0] = &b->rope, n->args.rotate = (gw_rotate_args){.heads = 4, .rope_dim = 16};
@@ -236,12 +242,6 @@ static gw_node node_of(bench *b, gw_op op, int quantized) {
                                      .groups = 2,
                                      .k_dim = 16,
                                      .v_dim = 16};
-        break;
-    case GW_OP_EXP_GATES:
-        n.in[0] = &b->logits, n.in[1] = &b->tokens, n.out = &b->gates;
-        break;
-    case GW_OP_DIVIDE:
-        n.in[1] = &b->logits, n.in[2] = &b->strength;
         break;
     case GW_OP_GROUP_NORM:
         n.in[1] = &b->y, n.w[0] = &b->head_norm, n.args.group_norm.groups = 4;
