@@ -69,7 +69,7 @@ static inline gw_status pc_keep_own(void *user, gw_session *s, int32_t pos, int3
     return gw_session_hidden_read(s, n - 1, 1, h->own, (int32_t)h->width);
 }
 
-static inline void pc_give(void *user, int32_t pos, int32_t n, float *rows) {
+static inline int pc_give(void *user, int32_t pos, int32_t n, float *rows) {
     const pc_states *h = user;
     const size_t bytes = h->width * sizeof *rows;
     for (int32_t i = 0; i < n; i++, rows += h->width) {
@@ -79,6 +79,7 @@ static inline void pc_give(void *user, int32_t pos, int32_t n, float *rows) {
             memcpy(rows, at < h->own_pos ? h->target + (size_t)at * h->width : h->own, bytes);
         }
     }
+    return 0;
 }
 
 /* FNV-1a of the logits, so that another device can be held to their bits. */
