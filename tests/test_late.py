@@ -48,14 +48,6 @@ def test_vectors(name, use, tmp_path):
     assert (np.concatenate([x["embedding"] for x in rows]).astype("<f4") == values(got, "embeddings")).all()
 
 
-@pytest.mark.parametrize("name", FOLDERS)
-def test_devices(name, tmp_path):
-    """Rows that nothing attends to have the same bits on a device."""
-    folder, texts, _, _ = listed(name, "query", tmp_path)
-    args = ("embed", "-m", folder, "-f", texts, "--prompt-name", "query", "--truncate", "-q")
-    assert run(*args, "--device", "opencl").stdout == run(*args).stdout
-
-
 def test_what_does_not_fit(tmp_path):
     folder, texts, _, _ = listed("colbert", "query", tmp_path)
     done = run("embed", "-m", folder, "-f", texts, "--prompt-name", "query", check=False)

@@ -178,6 +178,16 @@ def test_hash_without_assembly(name):
                        env={"GODWIT_OPENCL": "item,plain,no-cache"}) == want
 
 
+def test_rows_that_nothing_attends_to(tmp_path):
+    """Queries of ColBERT, filled up with masks."""
+    folder = DATA / "goldens-families/colbert"
+    texts = tmp_path / "texts.jsonl"
+    lines = json.loads((folder / "texts.json").read_text())["query"]
+    texts.write_text("".join(json.dumps({"text": x}) + "\n" for x in lines))
+    args = ("embed", "-m", folder, "-f", texts, "--prompt-name", "query", "--truncate", "-q")
+    assert run(*args, *OPENCL).stdout == run(*args).stdout
+
+
 def test_chunks():
     path = DATA / "tales-2m-q4_0.gguf"
     want = logits_hash(path, IDS, "-t", 1, cpu="scalar")

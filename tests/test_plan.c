@@ -315,6 +315,7 @@ static const unsigned may_miss[GW_OP_COUNT] = {
     [GW_OP_SCAN] = 1u << (GW_MAX_IN + 1),
     [GW_OP_GROUP_NORM] = 1u << 1 | 1u << GW_MAX_IN,
     [GW_OP_STREAMS] = 1u << 1 | 1u << 2,
+    [GW_OP_COMPRESS] = 1u << (GW_MAX_IN + 1),
     [GW_OP_CHOOSE] = 1u << 3,
     [GW_OP_EXCHANGE] = 1u << 1,
 };
