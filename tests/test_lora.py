@@ -2,21 +2,17 @@
 # without them; files that are refused; requests of the server. tests/data/lora is from tools/lora_goldens.py.
 import concurrent.futures
 import json
-import os
-import pathlib
 import re
 import struct
 
 import numpy
 import pytest
 
-from program import BIN, DATA, EMULATOR, SANITIZED, logits_hash, run
+from program import DATA, EMULATOR, logits_hash, run
 from serving import MODEL, serving
 from tensor_files import gguf_text, read_safetensors, write_gguf, write_safetensors
 
 LORA = DATA / "lora"
-BUILD = pathlib.Path(os.environ.get("GODWIT_BUILD", ""))
-EMULATORS = {n: BUILD / f"emulator/libgodwit_emu{n}.so" for n in (32, 64)}
 TYPES = {"F32": numpy.float32, "I32": numpy.int32}
 NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
          "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
@@ -166,26 +162,6 @@ def same_on(device, env, n):
         for rows in ("prefill", "decode"):
             ask = [LORA / "llama", IDS[:n], "--rows", rows, *weights, *adapters]
             assert logits_hash(*ask, "--device", device, "--exact", env=env) == logits_hash(*ask)
-
-
-@pytest.mark.skipif(SANITIZED or not EMULATORS[32].is_file(), reason="no emulator in this build")
-@pytest.mark.parametrize("wave", [32, 64])
-def test_bits_on_the_emulator_of_cards(wave):
-    same_on("hip", {"GODWIT_HIP_DRIVER": str(EMULATORS[wave])}, 3)
-
-
-@pytest.mark.skipif(SANITIZED or not EMULATORS[32].is_file(), reason="no emulator in this build")
-def test_bits_of_layers_whose_norms_are_fused(adapters):
-    one, two, three = adapters  # ranks of 8 and 3: in the products' launches; of 20: in launches of their own
-    for given in ((three, f"{one}:-0.5"), (two,)):
-        ask = [MODEL, IDS[:2], "--rows", "decode", *loras(*given)]
-        env = {"GODWIT_HIP_DRIVER": str(EMULATORS[32])}
-        assert logits_hash(*ask, "--device", "hip", "--exact", env=env) == logits_hash(*ask)
-
-
-@pytest.mark.skipif(SANITIZED or "opencl" not in run("devices").stdout, reason="no OpenCL device")
-def test_bits_on_an_opencl_device():
-    same_on("opencl", {}, 9)
 
 
 # ---- refusals -------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from program import DATA, EMULATOR, SANITIZED, logits_hash, run
 from serving import serving
 from tensor_files import read_gguf, read_safetensors, write_gguf, write_safetensors
-from test_lora import EMULATORS, arrays, lora_gguf, loras
+from test_lora import arrays, lora_gguf, loras
 
 LORA = DATA / "lora-experts"
 GOLDEN = arrays(LORA / "golden.safetensors")
@@ -202,17 +202,6 @@ def same_on(device, env, n):
                 assert logits_hash(*ask, "--device", device, "--exact", env=env) == logits_hash(*ask)
 
 
-@pytest.mark.skipif(SANITIZED or not EMULATORS[32].is_file(), reason="no emulator in this build")
-@pytest.mark.parametrize("wave", [32, 64])
-def test_bits_on_the_emulator_of_cards(wave):
-    same_on("hip", {"GODWIT_HIP_DRIVER": str(EMULATORS[wave])}, 3)
-
-
-@pytest.mark.skipif(SANITIZED or "opencl" not in run("devices").stdout, reason="no OpenCL device")
-def test_bits_on_an_opencl_device():
-    same_on("opencl", {}, 5)
-
-
 # ---- refusals -------------------------------------------------------------------------------------
 
 
@@ -280,14 +269,6 @@ def mixture(tmp_path_factory):
                 thin[f"blk.{layer}.ffn_{part}_exps.weight.lora_b"] = draw.normal(size=(3, m, rank)) / 2
         adapters.append(lora_gguf(folder / f"{name}.gguf", thin, rank))
     return folder / "mixture.gguf", *adapters
-
-
-@pytest.mark.skipif(SANITIZED or not EMULATORS[32].is_file(), reason="no emulator in this build")
-def test_bits_of_quantized_experts_on_the_emulator(mixture):
-    model, one, two = mixture
-    ask = [model, IDS[:2], "--rows", "decode", *loras(one, f"{two}:-0.5")]
-    env = {"GODWIT_HIP_DRIVER": str(EMULATORS[32])}
-    assert logits_hash(*ask, "--device", "hip", "--exact", env=env) == logits_hash(*ask)
 
 
 @pytest.mark.skipif(bool(EMULATOR) or SANITIZED, reason="the server of the native build")
