@@ -509,11 +509,11 @@ static int parse_argument(app_options *o, const app_command *command, int argc, 
 /* What was said of keys or values alone and what was said of both becomes one word, or two with a
  * comma. */
 static int settle_kv_type(app_options *o, const app_command *command) {
-    if (o->kv_type == NULL || (o->kv_type_k == NULL && o->kv_type_v == NULL)) {
+    const char *comma = o->kv_type != NULL ? strchr(o->kv_type, ',') : NULL;
+    if (o->kv_type == NULL || (o->kv_type_k == NULL && o->kv_type_v == NULL && comma == NULL)) {
         return 0;
     }
     char pair[32];
-    const char *comma = strchr(o->kv_type, ',');
     const char *k = o->kv_type_k != NULL ? o->kv_type_k : o->kv_type;
     const char *v = o->kv_type_v != NULL ? o->kv_type_v : comma != NULL ? comma + 1 : o->kv_type;
     size_t n = strcspn(k, ",");

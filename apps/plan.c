@@ -123,9 +123,13 @@ static void print_caches(const gw_forecast *f) {
     }
     if (layers > 0 && token > 0) {
         out_print("With --offload-layers %d the caches of %d layers lie in main memory: early in a "
-                  "text a token takes\n%.3g ms, and with the context full %.3g ms more for reading "
-                  "the caches of all layers.\n",
-                  (int)f->chosen, layers, 1e3 / token, 1e3 * c->full_seconds);
+                  "text a token takes\n%.3g ms",
+                  (int)f->chosen, layers, 1e3 / token);
+        if (c->full_seconds > 1e-6) { /* less is noise */
+            out_print(", and with the context full %.3g ms more for reading the caches of all layers",
+                      1e3 * c->full_seconds);
+        }
+        out_print(".\n");
     }
 }
 

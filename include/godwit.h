@@ -886,6 +886,7 @@ typedef struct gw_batch_stats {
     int64_t host_pages, host_pages_cached; /* places in main memory; those that have a page   */
     uint64_t host_bytes, host_saved, host_fetched; /* of all; pages copied there, and back    */
     uint64_t draft_rests; /* of a draft model that did not pay                                */
+    int32_t host_cache_layers; /* whose caches lie in main memory, for their card             */
 } gw_batch_stats;
 void gw_batch_stats_get_sized(const gw_batch *batch, gw_batch_stats *out, size_t size);
 static inline void gw_batch_get_stats(const gw_batch *batch, gw_batch_stats *out) {

@@ -220,6 +220,7 @@ static inline void grid_arrive(walker *grid) {
 #define glu_decode NAMED(glu_decode)
 /* attention.cl, attention_team.cl, rope_kv.cl */
 #define in_piece NAMED(in_piece)
+#define mixed_value NAMED(mixed_value)
 #define q8_scale NAMED(q8_scale)
 #define q8_code NAMED(q8_code)
 #define turning NAMED(turning)

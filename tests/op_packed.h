@@ -44,7 +44,8 @@ static inline void oc_fill(const op_case *c, void *cache, int is_k, size_t head,
         oc_fill_packed(p, gw_cache_bits(oc_kv(c, is_k)), e, is_k, pos, i, x);
     } else if (oc_kv(c, is_k) == GW_FMT_Q8_0) {
         gw_u16 scale = gw_f32_to_f16(is_k ? 0.01f * (1.0f + fabsf(x)) : 0.01f);
-        p[at] = (unsigned char)(gw_i8)(x * (is_k ? 60.0f : 127.0f));
+        float code = fminf(fmaxf(x * (is_k ? 60.0f : 127.0f), -127.0f), 127.0f);
+        p[at] = (unsigned char)(gw_i8)code;
         memcpy(p + GW_PAGE * e + 2 * gw_cells_scale_at(e, is_k, pos, i), &scale, 2);
     } else if (oc_kv(c, is_k) == GW_FMT_F16) {
         ((gw_u16 *)(void *)p)[at] = gw_f32_to_f16(x);

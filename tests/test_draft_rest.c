@@ -71,7 +71,29 @@ static void test_rest(void **state) {
     free(model);
 }
 
+/* The scout's drafts end with its context. */
+static void test_scout_at_the_end(void **state) {
+    (void)state;
+    for (int32_t n = 120; n <= 128; n++) {
+        gw_batch b = {.parallel = 1, .n_ctx = 128};
+        gw_request request = {.max_tokens = -1};
+        gw_seq s = {.r = &request, .n = n, .state = GW_SEQ_RUNNING};
+        gw_seq *order[1] = {&s};
+        b.order = order;
+        b.drafts.rest.on = 1;
+        s.drafts.source = GW_DRAFTS_MODEL;
+        for (int i = 0; i < 3; i++) {
+            gw_drafts_time(&b, 1, 1.0);
+        }
+        const int32_t most[1] = {gw_drafts_most(&b, &s, 15)};
+        gw_drafts_choose(&b, 1, most, 1, 15);
+        assert_in_range(s.drafts.n, most[0] < 4 ? most[0] : 4, most[0]);
+        assert_in_range(s.n + s.drafts.n, 0, 128);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rest)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rest),
+                                       cmocka_unit_test(test_scout_at_the_end)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -277,7 +277,7 @@ def test_hash_cache_in_few_bits(wave, rows, kv):
 def test_caches_in_main_memory(wave):
     """Kernels read and write them there, on one card and on two, by layers and for each layer."""
     args = ("-c", 128, "--kv-host-layers")
-    for rows, kv, n in (("prefill", "f16", 70), ("decode", "q8_0", 9), ("5", "q4_0", 15)):
+    for rows, kv, n in (("prefill", "f16", 70), ("decode", "q8_0", 9), ("5", "f16,q4_0", 15)):
         ids = IDS[:n]
         want = cpu_hash(TINY, ids, "--rows", rows, "--kv-type", kv)
         asked = 1 if rows == "5" else "all"

@@ -2,13 +2,14 @@
 # (tools/late_goldens.py), and --pooling none.
 import base64
 import json
+import shutil
 
 import numpy as np
 import pytest
 
 from program import DATA, SHARED, run
 from serving import serving
-from tensor_files import read_safetensors
+from tensor_files import read_safetensors, write_safetensors
 
 FOLDERS = ["colbert", "colbert-pylate"]
 LIMIT = 2e-5
@@ -87,6 +88,22 @@ def test_server(tmp_path):
             first = [np.frombuffer(base64.b64decode(x), "<f4").tolist() for x in packed["data"][0]["embedding"]]
             assert first == np.array(want[0]).astype("<f4").tolist()
         assert s.post("/v1/embeddings", {"input": lines["document"][-1]}, expect=400)["error"]["message"]
+        cut = s.post("/api/embed", {"input": [[5] * 30]})["embeddings"]
+        assert len(cut) == 1 and 0 < len(cut[0]) <= 20
+
+
+def test_scores_of_a_classifier(tmp_path):
+    """One that a checkpoint happens to have is not that of vectors of tokens."""
+    folder = tmp_path / "judge"
+    shutil.copytree(DATA / "goldens-families/colbert", folder)
+    tensors = read_safetensors(folder / "model.safetensors")
+    for name, shape in (("classifier.weight", [2, 32]), ("classifier.bias", [2]),
+                        ("bert.pooler.dense.weight", [32, 32]), ("bert.pooler.dense.bias", [32])):
+        tensors[name] = ("F32", shape, np.zeros(shape, "<f4").tobytes())
+    write_safetensors(folder / "model.safetensors", tensors)
+    with serving("--embeddings", model=folder) as s:
+        answer = s.post("/v1/rerank", {"query": "a gull", "documents": ["on"]}, expect=501)
+        assert "makes vectors, no scores" in answer["error"]["message"]
 
 
 def test_inputs_of_layers():

@@ -181,7 +181,7 @@ def test_implied_device():
 
 def test_caches_in_main_memory(device):
     """Of no layer, one and all, in each format: one digest."""
-    for rows, kv in (("prefill", "f16"), ("decode", "q8_0"), ("3", "q4_0"), ("prefill", "q5_0"), ("16", "f32")):
+    for rows, kv in (("prefill", "f16"), ("decode", "q8_0,q4_0"), ("3", "q4_0"), ("prefill", "q5_0"), ("16", "f32")):
         args = ("--rows", rows, "--kv-type", kv, "-c", 256)
         want = logits_hash(MODEL, IDS, *args)
         for asked in (("--kv-host-layers", "none"), ("--kv-host-layers", 1), ("--kv-host-layers", "all"), ("-nkvo",)):

@@ -387,13 +387,17 @@ static void say_ready(entry *e) {
         say_awake(e);
         return;
     }
-    char bytes[32], host[80] = "";
+    char bytes[32], host[80] = "", away[80] = "";
     if (stats.host_pages > 0) {
         snprintf(host, sizeof host, ", %lld more in %s of main memory",
                  (long long)stats.host_pages * 64, app_bytes(stats.host_bytes, bytes));
     }
-    app_note("%s is ready: %s, %d tokens a request, a cache of %lld tokens for all%s, %.2f s",
-             e->m.id, info->device, (int)e->m.n_ctx, (long long)stats.pages * 64, host,
+    if (stats.host_cache_layers > 0) {
+        snprintf(away, sizeof away, " (of %d layers in main memory)",
+                 (int)stats.host_cache_layers);
+    }
+    app_note("%s is ready: %s, %d tokens a request, a cache of %lld tokens for all%s%s, %.2f s",
+             e->m.id, info->device, (int)e->m.n_ctx, (long long)stats.pages * 64, away, host,
              info->load_seconds);
 }
 

@@ -8,7 +8,8 @@
 #include "apps/serve/job.h"
 #include "apps/serve/routes.h"
 
-enum { TEXTS_MAX = 8192, SLICE = 64 }; /* SLICE: texts between which others have their turn */
+/* SLICE: texts between which others may run; VALUE: bytes of a JSON value with its place in a list. */
+enum { TEXTS_MAX = 8192, SLICE = 64, VALUE = 128 };
 
 static int no_memory(job *j) { return fault_set(&j->f, 503, NULL, "out of memory"); }
 
@@ -48,6 +49,9 @@ static int add_tokens(job *j, texts *t, int32_t *ids, int32_t *types, size_t n) 
         }
         t->tokens -= n - room;
         one->n = n = room;
+        if (t->seen != NULL && t->seen[t->n - 1] > n) {
+            t->seen[t->n - 1] = n;
+        }
     }
     if (n > room) {
         fault_set(&j->f, 400, t->field, "%s: text %zu has %zu tokens, at most %d fit", t->field,
@@ -250,7 +254,8 @@ static json_t *usage_of(const texts *t) {
 /* The vectors as they are written take their place in the account: JSON numbers are large. */
 static int hold_vectors(job *j, const texts *t, size_t d, int packed) {
     size_t vectors = j->m->encodes.per_token ? t->tokens : t->n;
-    uint64_t bytes = (uint64_t)vectors * d * (packed ? 12 : 48);
+    uint64_t width = (uint64_t)j->m->encodes.width, each = j->m->encodes.per_token ? VALUE : 0;
+    uint64_t bytes = vectors * (d * (packed ? 12 : 48) + width * sizeof(float) + each);
     if (bytes > ACCOUNT_REQUEST) {
         return fault_set(&j->f, 413, "input",
                          "input: the vectors of %zu texts would take %llu MiB: send fewer at a "

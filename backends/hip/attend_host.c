@@ -17,7 +17,7 @@ static int brings_pages(const struct gw_segment *segment, const gw_node *node) {
     const gw_attn_args *a = &node->args.attn;
     int fits = k->fmt == GW_FMT_F16 || k->fmt == GW_FMT_Q8_0;
     return fits && a->order == GW_ORDER_PREFILL && !a->digits && segment->rows > GW_DECODE_MAX &&
-           segment->rope == NULL && v->fmt == k->fmt && k->dim[2] == v->dim[3] &&
+           v->fmt == k->fmt && k->dim[2] == v->dim[3] &&
            k->dim[2] % GW_DIGITS_LEAST == 0 && k->dim[2] <= GW_DIGITS_MOST;
 }
 
@@ -51,5 +51,9 @@ gw_status gw_hip_record_node(struct gw_segment *segment, const gw_node *node) {
                          (unsigned)p.table_stride * (unsigned)(2 * p.kv_heads), 1, 1,
                          GW_CELLS_THREADS, 1, 1, 0, &p, sizeof p));
     segment->launches[segment->n - 1].fill = 1;
-    return near.kernel->record(segment, near.kernel, &near);
+    segment->rope = NULL; /* it has its launch, as always with so many rows */
+    size_t front = segment->n;
+    GW_TRY(near.kernel->record(segment, near.kernel, &near));
+    gw_hip_in_order(segment, front);
+    return GW_OK;
 }

@@ -237,9 +237,7 @@ static gw_status record_cells(struct gw_segment *segment, const gw_kernel *kerne
     u.node.kernel = reads;
     size_t front = segment->n;
     GW_TRY(reads->record(segment, reads, &u.node));
-    for (size_t i = front; i < segment->n && !a->digits; i++) {
-        segment->launches[i].in_order = 1;
-    }
+    gw_hip_in_order(segment, a->digits ? segment->n : front);
     return u.back > 0 ? record_rotation(segment, node, u.out_at.at, gw_hip_at(node->out), values,
                                         u.back, gw_hip_form(segment, node->out))
                       : GW_OK;

@@ -322,6 +322,8 @@ gw_status gw_hip_record(struct gw_segment *segment, const gw_node *node, const c
 gw_status gw_hip_scratch(struct gw_segment *segment, size_t bytes, gw_hip_ptr *out);
 /* The same, disjoint from it: for caches that are unpacked for a node that has scratch, too. */
 gw_status gw_hip_unpacked(struct gw_segment *segment, size_t bytes, gw_hip_ptr *out);
+/* Launches from number `front` on begin when the one before them has ended (gw_hip_launch). */
+void gw_hip_in_order(struct gw_segment *segment, size_t front);
 /* Zeroed device memory of this segment alone, for what lasts from one launch or replay to the next
  * (counters that reset themselves). */
 gw_status gw_hip_private(struct gw_segment *segment, size_t bytes, gw_hip_ptr *out);

@@ -100,7 +100,12 @@ gw_status gw_hip_alloc_mapped(struct gw_device *device, size_t bytes, size_t pag
     if (buffer == NULL) {
         return gw_fail(GW_E_NOMEM, "hip", "no memory for a buffer");
     }
-    if (gw_hip_host_new(device, bytes > 0 ? bytes : 4, &at) != GW_OK || at == NULL) {
+    gw_status status = gw_hip_host_new(device, bytes > 0 ? bytes : 4, &at);
+    if (status != GW_OK && status != GW_E_NOMEM) {
+        free(buffer);
+        return status;
+    }
+    if (status != GW_OK || at == NULL) {
         char need[GW_SIZE_TEXT];
         free(buffer);
         return gw_fail(GW_E_NOMEM, "hip",

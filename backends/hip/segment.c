@@ -99,6 +99,12 @@ gw_status gw_hip_scratch(struct gw_segment *segment, size_t bytes, gw_hip_ptr *o
     return shared_memory(d, &d->scratch, &d->n_scratch, bytes, out);
 }
 
+void gw_hip_in_order(struct gw_segment *segment, size_t front) {
+    for (size_t i = front; i < segment->n; i++) {
+        segment->launches[i].in_order = 1;
+    }
+}
+
 gw_status gw_hip_unpacked(struct gw_segment *segment, size_t bytes, gw_hip_ptr *out) {
     struct gw_device *d = segment->device;
     return shared_memory(d, &d->unpacked, &d->n_unpacked, bytes, out);

@@ -241,7 +241,9 @@ void gw_emit_attention(walk *w, const gw_spec_block *b) {
                        .both = cross || !l->causal || (w->in->both && sees_pictures(w)),
                        .reach = (int)number(w, b, GW_ARG_REACH, 0.0),
                        .order = w->in->order};
-    node->args.attn.digits = gw_attn_in_digits(node) && feeds_quantized(w, b->out, w->block);
+    /* LISTED has no digits, so a list that holds all has none. */
+    node->args.attn.digits = b->kind == GW_BLOCK_ATTENTION && gw_attn_in_digits(node) &&
+                             feeds_quantized(w, b->out, w->block);
     for (int c = 0; own.cut && c <= w->group->n; c++) {
         own.first[c] *= l->v_head;
     }

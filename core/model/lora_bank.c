@@ -187,7 +187,8 @@ static gw_status make_experts_matrix(making *m, const gw_spec_block *b, int k, i
     }
     m->first[1] = t->dim[0];
     m->columns = t->dim[1];
-    if (places * t->dim[0] > INT32_MAX) {
+    int64_t most = m->rank > m->each ? m->rank : m->each; /* rows of an expert, of A or of B */
+    if (places * (t->dim[0] / m->each) * most > INT32_MAX) {
         return gw_fail(GW_E_LIMIT, "lora", "%d adapters of experts have too many rows",
                        (int)places);
     }

@@ -287,7 +287,8 @@ static gw_status read_scales(gw_lora *l, const char *where, const json_t *root,
         GW_TRY(look_up(ranks, p->module, &rank));
         GW_TRY(look_up(alphas, p->module, &own));
         if (p->parameter) {
-            p->rank = rank <= GW_LORA_RANK_MOST ? (int)rank : GW_LORA_RANK_MOST + 1;
+            int whole = rank == floor(rank) && rank <= GW_LORA_RANK_MOST;
+            p->rank = whole ? (int)rank : GW_LORA_RANK_MOST + 1; /* refused by its number */
         } else if (p->a != NULL && (double)p->a->dim[p->a->n_dim - 2] != rank) {
             return gw_fail(GW_E_METADATA, where,
                            "says rank %g of layer %.160s, whose tensors have rank %lld", rank,

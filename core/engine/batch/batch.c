@@ -25,6 +25,9 @@ static gw_status read_options(gw_batch *b, const gw_batch_options *given, size_t
     if (o->queue < 0 || o->queue_tokens < 0 || o->cache_tokens < 0 || !(o->step_seconds >= 0.0)) {
         return gw_fail(GW_E_ARGUMENT, "batch", "a limit below 0");
     }
+    if (o->draft_lookup < 0 || o->draft_lookup > GW_LOOKUP_SUFFIX) {
+        return gw_fail(GW_E_ARGUMENT, "draft lookup", "%d is none", o->draft_lookup);
+    }
     if (!(o->draft_assume >= 0.0 && o->draft_assume <= 1.0)) {
         return gw_fail(GW_E_ARGUMENT, "assumed acceptance", "%g is not between 0 and 1",
                        o->draft_assume);
@@ -86,6 +89,7 @@ static gw_status make_parts(gw_batch *b) {
     b->chunk = b->session->chunk;
     b->widest = sharing.widest;
     b->stats.pages = pages;
+    b->stats.host_cache_layers = b->session->hosted_caches;
     GW_TRY(gw_session_draw_rows(b->session));
     GW_TRY(gw_drafts_open(b));
     GW_TRY(gw_snapshots_open(b));

@@ -2,8 +2,8 @@
  * rows that a pass has to spare, and those stay that the sequence's own sampler picks. No text
  * depends on them, only how many passes it takes.
  *
- * Two sources. Lookup: what followed the longest earlier copy of a sequence's end in itself. A
- * draft model: a session of as many slots and pages as the target's, whose page table has the same
+ * Two sources. Lookup: what followed the longest earlier copy of a sequence's end in itself, or
+ * what most copies there and in earlier answers vote for. A draft model: a session of as many slots and pages as the target's, whose page table has the same
  * entries, so that a page holds the same positions in both. Prompts are prefilled in both models,
  * so that shared pages are valid in both; generated tokens that the draft model lacks are prefilled
  * in it before it drafts.

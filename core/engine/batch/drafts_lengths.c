@@ -137,15 +137,16 @@ static void fixed_lengths(gw_batch *b, int32_t n, const int32_t *most, int32_t r
 /* While the draft model rests its scout has some drafts in each pass, whatever they promise. */
 static void probe(gw_batch *b, int32_t n, const int32_t *most, int32_t room) {
     gw_seq *scout = NULL;
-    int32_t free = room;
+    int32_t free = room, least = 0;
     for (int32_t i = 0; b->drafts.rest.on && i < n; i++) {
         gw_seq *s = b->order[i];
         free -= s->drafts.n;
         if (s->slot == b->drafts.rest.scout && s->drafts.source == GW_DRAFTS_MODEL) {
-            scout = s->drafts.n < PROBE && most[i] > 0 ? s : NULL;
+            least = most[i] < PROBE ? most[i] : PROBE;
+            scout = s;
         }
     }
-    for (; scout != NULL && free > 0 && scout->drafts.n < PROBE; free--) {
+    for (; scout != NULL && free > 0 && scout->drafts.n < least; free--) {
         scout->drafts.n++;
     }
 }

@@ -262,7 +262,6 @@ static float elect(const copy *all, int n, int least, size_t most, int32_t *next
 size_t gw_lookup_vote(const gw_lookup *l, const gw_lookup *pool, size_t most, int32_t *next,
                       float *trust) {
     const size_t text = l->n - l->n_corpus;
-    const int32_t *end = l->tokens + l->n - 1;
     copy copies[GW_LOOKUP_COPIES];
     int32_t other[64];
     float doubt[64], best = 0.0f;
@@ -272,6 +271,7 @@ size_t gw_lookup_vote(const gw_lookup *l, const gw_lookup *pool, size_t most, in
     if (text < GW_LOOKUP_MIN || most == 0) {
         return 0;
     }
+    const int32_t *end = l->tokens + l->n - 1;
     found = gather(l, l->previous[l->n - 1], end, text, copies, 0);
     if (pool != NULL) {
         found = gather(pool, pool->head[hash_of(pool, end)], end, text, copies, found);

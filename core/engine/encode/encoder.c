@@ -134,7 +134,7 @@ static gw_status describe_vector(gw_encoder *e, const gw_encoder_options *o) {
     if (o->dimensions < 0 || o->dimensions > e->full) {
         return gw_fail(GW_E_ARGUMENT, "dimensions", "%d is outside 0..%d", o->dimensions, e->full);
     }
-    int usual = s->found && !gw_late_is(e) ? s->normalize : 1;
+    int usual = s->found && !info->per_token ? s->normalize : 1;
     info->normalize = o->normalize != 0 ? o->normalize > 0 : usual;
     info->width = o->dimensions > 0 ? o->dimensions : e->full;
     if (o->dimensions == 0 && s->truncate > 0 && s->truncate < e->full) {
@@ -161,7 +161,7 @@ static gw_status describe(gw_encoder *e, const gw_encoder_options *o) {
     }
     info->n_ctx = o->n_ctx > 0 ? o->n_ctx : most;
     GW_TRY(gw_late_is(e) ? gw_late_open(e, o->n_ctx) : GW_OK);
-    info->labels = e->sentence.n_judges > 0 ? 1 : count_labels(e);
+    info->labels = e->sentence.n_judges > 0 ? 1 : gw_late_is(e) ? 0 : count_labels(e);
     info->types = count_types(e);
     info->pooling = choose_pooling(e, o->pooling);
     return describe_vector(e, o);

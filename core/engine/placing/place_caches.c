@@ -163,7 +163,7 @@ static void note_hosting(gw_place *p, const gw_place_sizes *sizes, const gw_plac
         host += use[d].kv_host;
         sum += use[d].kv + use[d].kv_host;
     }
-    if (seconds > 0.0) {
+    if (seconds > 1e-6) { /* less is noise */
         snprintf(time, sizeof time,
                  ": with the context full a token takes %.3g ms to read all of them",
                  1e3 * seconds);

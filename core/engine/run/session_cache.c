@@ -38,13 +38,23 @@ static uint64_t free_on(const gw_session *s, int d, gw_device_info *info) {
 
 static uint64_t less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
+/* What kernels make of a layer's whole cache: layers were placed with that of one text, and a pool
+ * of many has more pages. */
+static uint64_t more_scratch(const gw_session *s) {
+    const uint64_t rows = (uint64_t)s->most_rows, own = ((uint64_t)s->n_ctx - 1) / GW_PAGE + 1;
+    const uint64_t pool = (uint64_t)kv_size(s).pages;
+    return less(gw_place_kernel_bytes(&s->model->hp, rows, pool),
+                gw_place_kernel_bytes(&s->model->hp, rows, own));
+}
+
 /* Room for the caches of each card: of what layers left to them, and of what is free now. */
 static void find_room(const gw_session *s, gw_place_caches *c) {
     const gw_place *place = &s->model->place;
+    const uint64_t more = more_scratch(s);
     gw_device_info info;
     for (int d = 0; d < place->n_devices; d++) {
         uint64_t have = free_on(s, d, &info), kept = place->kept_room[d];
-        uint64_t unused = have > 0 ? less(have, place->scratch_room[d]) : UINT64_MAX;
+        uint64_t unused = have > 0 ? less(less(have, place->scratch_room[d]), more) : UINT64_MAX;
         c->room[d] = d == 0 || (have == 0 && kept == UINT64_MAX)
                          ? UINT64_MAX
                          : less(kept < unused ? kept : unused, states_on(s, d));
@@ -96,6 +106,9 @@ static gw_status place_cache(gw_session *s, gw_kv_pair fmt, uint64_t tables, uns
     }
     find_room(s, &c);
     gw_place_host_caches(place, &c, host);
+    for (int32_t l = 0; l < hp->n_layers; l++) {
+        s->hosted_caches += host[l];
+    }
     for (int d = 0; d < place->n_devices; d++) {
         GW_TRY_DONE(check_device(s, d, &c, host, tables));
     }

@@ -4,7 +4,8 @@
  *
  * Row p of such a session is the token at position p and the hidden state of the one before it, or
  * of a model that drafts by blocks its own; both sessions hold the same tokens at the same
- * positions. States go through host memory.
+ * positions. A target's
+ * states go through host memory, a head's own stay on a device that copies.
  */
 #ifndef GW_ENGINE_SESSION_HIDDEN_H
 #define GW_ENGINE_SESSION_HIDDEN_H

@@ -114,6 +114,7 @@ struct gw_session {
     int head_device; /* where the logits are */
     int on_cards;    /* cards compute all layers */
     gw_kv kv;
+    int hosted_caches; /* of layers whose caches lie in main memory for their card */
     gw_states states;
     gw_kept_states kept_states[GW_KEPT_STATES];
     uint64_t kept_uses, repeated; /* repeated: tokens that have run again */
