@@ -126,7 +126,8 @@ static void print_caches(const gw_forecast *f) {
                   "text a token takes\n%.3g ms",
                   (int)f->chosen, layers, 1e3 / token);
         if (c->full_seconds > 1e-6) { /* less is noise */
-            out_print(", and with the context full %.3g ms more for reading the caches of all layers",
+            out_print(", and with the context full %.3g ms more for reading the caches of all "
+                      "layers",
                       1e3 * c->full_seconds);
         }
         out_print(".\n");

@@ -8,7 +8,7 @@
 #include "apps/serve/job.h"
 #include "apps/serve/routes.h"
 
-/* SLICE: texts between which others may run; VALUE: bytes of a JSON value with its place in a list. */
+/* SLICE: texts between which others may run; VALUE: bytes of a JSON value in a list. */
 enum { TEXTS_MAX = 8192, SLICE = 64, VALUE = 128 };
 
 static int no_memory(job *j) { return fault_set(&j->f, 503, NULL, "out of memory"); }

@@ -106,6 +106,7 @@ gw_status fuzz_session_make(gw_model *m, const gw_session_options *o, const gw_s
     u->logits = malloc((size_t)GW_PARALLEL_MAX * (size_t)n_vocab * sizeof(float));
     u->s.model = m;
     u->s.sharing = *sharing;
+    u->s.n_widths = gw_session_widths(sharing->widest > 0 ? sharing->widest : GW_DECODE_MAX);
     u->s.n_ctx = o->n_ctx;
     u->s.chunk = o->chunk > 0 ? o->chunk : 64;
     u->s.states.any = with_states && !u->is_draft;

@@ -3,10 +3,10 @@
  * depends on them, only how many passes it takes.
  *
  * Two sources. Lookup: what followed the longest earlier copy of a sequence's end in itself, or
- * what most copies there and in earlier answers vote for. A draft model: a session of as many slots and pages as the target's, whose page table has the same
- * entries, so that a page holds the same positions in both. Prompts are prefilled in both models,
- * so that shared pages are valid in both; generated tokens that the draft model lacks are prefilled
- * in it before it drafts.
+ * what most copies there and in earlier answers vote for. A draft model: a session of as many slots
+ * and pages as the target's, whose page table has the same entries, so that a page holds the same
+ * positions in both. Prompts are prefilled in both models, so that shared pages are valid in both;
+ * generated tokens that the draft model lacks are read by it when it drafts.
  *
  * Lengths. Every draft of a pass has a chance to stay, from what stayed before; they are taken in
  * falling order of it, as many as promise the most tokens per second by measured times of passes of
