@@ -256,6 +256,7 @@ gw_status gw_place_measure(gw_place *place, gw_weights *weights, const gw_hparam
         s.has_tables |= bp->block[b].kind == GW_BLOCK_NGRAM;
     }
     GW_TRY(gw_kv_format(options->kv_type, &s.kv_fmt));
+    GW_TRY(s.sees ? GW_OK : gw_kv_check(hp, s.kv_fmt));
     GW_TRY(gw_kv_bytes(hp, s.kv_fmt, (gw_kv_size){1, s.n_ctx, 0, s.chunk}, &s.kv_table));
     s.cache = calloc((size_t)hp->n_layers, sizeof *s.cache);
     s.host = calloc((size_t)hp->n_layers, sizeof *s.host);
