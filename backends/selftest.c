@@ -523,6 +523,14 @@ static gw_status columns(setup *s) {
     return output(s, 2 * s->c->k - 7);
 }
 
+/* Heads of k columns, then m. */
+static gw_status widen(setup *s) {
+    const self_case *c = s->c;
+    s->node.args.widen.heads = c->heads;
+    GW_TRY(operand(s, c->heads * c->k, 1.0f, &s->node.in[0]));
+    return output(s, c->heads * c->m);
+}
+
 static gw_status sample(setup *s) {
     const self_case *c = s->c;
     int64_t dim[2] = {c->n + SPARE, c->k}, words[2] = {c->n + SPARE, GW_CHOICE_WORDS};
@@ -683,6 +691,8 @@ static gw_status open_case(setup *s, const self_case *c, const gw_backend *backe
         return heads(s);
     case GW_OP_COLUMNS:
         return columns(s);
+    case GW_OP_WIDEN:
+        return widen(s);
     case GW_OP_COMPRESS:
     case GW_OP_CHOOSE:
     case GW_OP_LISTED:

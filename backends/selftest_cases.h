@@ -74,6 +74,8 @@ static const self_case fixed_cases[] = {
     {.op = GW_OP_EXPERTS_LORA_A, .fmt = GW_FMT_F32, .n = 3, .k = 40, .m = 16, .experts = 6},
     {.op = GW_OP_EXPERTS_LORA_B, .fmt = GW_FMT_F32, .n = 3, .k = 16, .m = 48, .experts = 6},
     {.op = GW_OP_COLUMNS, .n = 3, .k = 50},
+    {.op = GW_OP_WIDEN, .n = 3, .k = 80, .m = 96, .heads = 2},
+    {.op = GW_OP_WIDEN, .n = 3, .k = 96, .m = 80, .heads = 3},
     {.op = GW_OP_HYPER, .n = 3, .k = 24},
     {.op = GW_OP_ROTATE, .n = 3, .k = 60, .heads = 3, .pos = 5},
     {.op = GW_OP_GROUP_DOT, .n = 3, .k = 96},

@@ -504,7 +504,7 @@ static double error_of(const op_setup *s, size_t i, size_t col, double want) {
     case GW_OP_LISTED:
         return chain_error(4.0 * s->c->e, want);
     default:
-        /* PICK and COLUMNS copy; rows of at most 3 are added up and divided */
+        /* PICK, COLUMNS and WIDEN copy; rows of at most 3 are added up and divided */
         return s->c->pool == GW_PICK_MEAN ? slack * u * 3.0 * (double)(s->c->n + s->c->pick) : 0.0;
     }
 }

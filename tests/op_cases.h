@@ -645,6 +645,14 @@ static void oc_columns(op_setup *s) {
     oc_make_output(s, GW_FMT_F32, wide);
 }
 
+/* Heads of k columns, then m. */
+static void oc_widen(op_setup *s) {
+    const op_case *c = s->c;
+    s->node.args.widen.heads = c->heads;
+    s->node.in[0] = oc_floats(s, "input", c->heads * c->k, 1.0f);
+    oc_make_output(s, GW_FMT_F32, c->heads * c->m[0]);
+}
+
 #include "tests/op_listed.h"
 
 /* Tokens come from the step, or every other one from in0. */
@@ -758,6 +766,9 @@ static void oc_open(op_setup *s, const op_case *c, const gw_backend *backend,
         break;
     case GW_OP_COLUMNS:
         oc_columns(s);
+        break;
+    case GW_OP_WIDEN:
+        oc_widen(s);
         break;
     case GW_OP_HYPER:
         oc_hyper(s);

@@ -704,6 +704,11 @@ static const op_case op_cases[] = {
     {.op = GW_OP_COLUMNS, .why = "some of one", .n = 3, .k = 70, .m = {12}, .first = 40},
     {.op = GW_OP_COLUMNS, .why = "four side by side", .n = 17, .k = 50, .m = {20, 8, 33},
      .first = 3, .together = 1},
+    {.op = GW_OP_WIDEN, .why = "one row", .n = 1, .heads = 2, .k = 80, .m = {96}},
+    {.op = GW_OP_WIDEN, .why = "a few rows", .n = 3, .heads = 2, .k = 80, .m = {96}},
+    {.op = GW_OP_WIDEN, .why = "a prompt", .n = 17, .heads = 2, .k = 80, .m = {96}},
+    {.op = GW_OP_WIDEN, .why = "narrower", .n = 3, .heads = 3, .k = 96, .m = {80}},
+    {.op = GW_OP_WIDEN, .why = "mostly zeros", .n = 3, .heads = 1, .k = 5, .m = {32}},
 
     {.op = GW_OP_ROPE_KV, .why = "layer norms of heads, wide weights", .n = 5, .heads = 4,
      .kv_heads = 2, .e = 48, .rope_dim = 32, .kv = GW_FMT_F16, .pos = 60, .slots = 1,

@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from head_widths import write_model
 from program import DATA, ROOT, SANITIZED, SHARED, logits_hash, run, small_models, some_ids
 from test_packed import IDS as PACKED_IDS, LARGE, build, expert_folders
 
@@ -271,6 +272,16 @@ def test_hash_cache_in_few_bits(wave, rows, kv):
     model, ids = DATA / "tales-2m-q4_0.gguf", some_ids(70)
     args = ("--rows", rows, "--kv-type", kv)
     assert logits_hash(model, ids, *args, *HIP, env=on(wave)) == cpu_hash(model, ids, *args)
+
+
+@pytest.mark.parametrize("wave", WIDTHS)
+def test_caches_of_any_width(wave, tmp_path):
+    """Heads of 80 in blocks of 32."""
+    model = write_model(tmp_path / "80")
+    for rows, kv, more in (("prefill", "q8_0", ("--weights", "int8")), ("decode", "q4_0", ()), ("5", "q8_0,q4_0", ())):
+        args = ("--rows", rows, "--kv-type", kv, *more)
+        ids = [i % 64 for i in (IDS if rows == "prefill" else IDS[:9])]
+        assert logits_hash(model, ids, *args, *HIP, env=on(wave)) == logits_hash(model, ids, *args), (rows, kv)
 
 
 @pytest.mark.parametrize("wave", WIDTHS)

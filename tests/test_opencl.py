@@ -11,6 +11,7 @@ import subprocess
 
 import pytest
 
+from head_widths import write_model
 from program import DATA, OPENCL_ALL, ROOT, SHARED, logits_hash, run, small_models, some_ids
 
 IDS = some_ids(70)  # beyond a page
@@ -176,6 +177,15 @@ def test_hash_without_assembly(name):
     want = logits_hash(path, IDS[:20], "--rows", "5", "-t", 1, cpu="scalar")
     assert logits_hash(path, IDS[:20], "--rows", "5", *OPENCL,
                        env={"GODWIT_OPENCL": "item,plain,no-cache"}) == want
+
+
+def test_caches_of_any_width(tmp_path):
+    """Heads of 80 in blocks of 32."""
+    model = write_model(tmp_path / "80")
+    for rows, kv, more in (("prefill", "q8_0", ("--weights", "int8")), ("decode", "q4_0", ()), ("5", "f16,q5_0", ())):
+        args = ("--rows", rows, "--kv-type", kv, *more)
+        ids = [i % 64 for i in (IDS if rows == "prefill" else IDS[:9])]
+        assert logits_hash(model, ids, *args, *OPENCL) == logits_hash(model, ids, *args), (rows, kv)
 
 
 def test_rows_that_nothing_attends_to(tmp_path):

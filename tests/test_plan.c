@@ -113,7 +113,7 @@ static bench new_bench(void) {
     return b;
 }
 
-/* Of compressed caches and lists, of gates, and what comes with them. */
+/* Of compressed caches and lists, of gates and widths, and what comes with them. */
 static void listed_node_of(bench *b, gw_node *n) {
     const gw_area area = {.width = 32, .ratio = 4, .entry = 16};
     switch (n->op) {
@@ -126,6 +126,9 @@ static void listed_node_of(bench *b, gw_node *n) {
         break;
     case GW_OP_DIVIDE:
         n->in[1] = &b->logits, n->in[2] = &b->strength;
+        break;
+    case GW_OP_WIDEN: /* 64 heads, from one column to two */
+        n->out = &b->wide, n->args.widen.heads = 64;
         break;
     case GW_OP_ROTATE:
         n->w[0] = &b->rope, n->args.rotate = (gw_rotate_args){.heads = 4, .rope_dim = 16};
@@ -392,6 +395,29 @@ static void refused_for(const gw_node *n, const char *what) {
     if (strstr(gw_error_text(), what) == NULL) {
         fail_msg("\"%s\" does not name %s", gw_error_text(), what);
     }
+}
+
+static void test_broken_widths(void **state) {
+    (void)state;
+    bench b = new_bench();
+    gw_node n = node_of(&b, GW_OP_WIDEN, 0);
+    n.args.widen.heads = 0;
+    refused_for(&n, "the output");
+    n.args.widen.heads = 3; /* 128 columns */
+    refused_for(&n, "the output");
+    n.args.widen.heads = 128; /* 64 columns become 128 */
+    refused_for(&n, "the input");
+    n = node_of(&b, GW_OP_WIDEN, 0);
+    n.in[0] = &b.wide; /* as wide as before */
+    refused_for(&n, "the input");
+    n.out = &b.y; /* narrower */
+    accepted(&n);
+    n = node_of(&b, GW_OP_WIDEN, 0);
+    n.in[1] = &b.x;
+    refused_for(&n, "a further input");
+    n = node_of(&b, GW_OP_WIDEN, 0);
+    n.w[0] = &b.norm;
+    refused_for(&n, "a weight");
 }
 
 static void test_broken_scans(void **state) {
@@ -894,6 +920,7 @@ int main(void) {
         cmocka_unit_test(test_broken_nodes),
         cmocka_unit_test(test_mixed_weights),
         cmocka_unit_test(test_broken_scans),
+        cmocka_unit_test(test_broken_widths),
         cmocka_unit_test(test_cost),
         cmocka_unit_test(test_chain),
         cmocka_unit_test(test_fewer_rows),

@@ -286,6 +286,9 @@ struct gw_cpu_launch {
             size_t stride[GW_MAX_IN], bytes[GW_MAX_IN];
         } columns;
         struct {
+            size_t heads, k, m; /* k, m: columns of a head before and after */
+        } widen;
+        struct {
             gw_cpu_attention job; /* pos, slot are filled per run */
             size_t scratch;       /* bytes */
             int both;
@@ -402,6 +405,7 @@ GW_CPU_KERNEL(divide)
 GW_CPU_KERNEL(group_norm)
 GW_CPU_KERNEL(heads)
 GW_CPU_KERNEL(columns)
+GW_CPU_KERNEL(widen)
 GW_CPU_KERNEL(streams)
 GW_CPU_KERNEL(sparse_glu)
 GW_CPU_KERNEL(hyper)

@@ -33,6 +33,7 @@ static const gw_kernel_row entries[] = {
     {GW_OP_STREAMS,      "streams",      0, 1, gw_cpu_accepts_streams,       gw_cpu_record_streams},
     {GW_OP_SPARSE_GLU,   "sparse_glu",   0, 1, gw_cpu_accepts_sparse_glu,    gw_cpu_record_sparse_glu},
     {GW_OP_COLUMNS,      "columns",      0, 1, gw_cpu_accepts_columns,       gw_cpu_record_columns},
+    {GW_OP_WIDEN,        "widen",        0, 1, gw_cpu_accepts_widen,         gw_cpu_record_widen},
     {GW_OP_HYPER,        "hyper",        0, 1, gw_cpu_accepts_hyper,         gw_cpu_record_hyper},
     {GW_OP_ROTATE,       "rotate",       0, 1, gw_cpu_accepts_rotate,        gw_cpu_record_rotate},
     {GW_OP_GROUP_DOT,    "group_dot",    0, 1, gw_cpu_accepts_group_dot,     gw_cpu_record_group_dot},

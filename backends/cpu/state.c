@@ -1,5 +1,5 @@
 /* backends/cpu/state.c - CONV, SCAN and EXP_GATES: sequences and columns or heads to threads;
- * DIVIDE, GROUP_NORM, HEADS and COLUMNS. */
+ * DIVIDE, GROUP_NORM, HEADS, COLUMNS and WIDEN. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -704,5 +704,37 @@ gw_status gw_cpu_record_columns(struct gw_segment *segment, const gw_kernel *ker
     }
     l->u.columns.bytes[0] = own;
     l->u.columns.in[0] += (size_t)node->args.columns.first * sizeof(float);
+    return GW_OK;
+}
+
+/* ---- WIDEN ----------------------------------------------------------------------------------- */
+
+static void run_widen(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    size_t k = l->u.widen.k, m = l->u.widen.m, copied = k < m ? k : m, first, end;
+    while (gw_cpu_take(worker, (size_t)gw_cpu_live(l, worker->step), 4, &first, &end)) {
+        for (size_t i = first; i < end; i++) {
+            const float *x = floats(l->in, l->in_stride, (int)i);
+            float *y = (float *)(void *)(l->out + i * l->out_stride);
+            for (size_t h = 0; h < l->u.widen.heads; h++) {
+                memcpy(y + h * m, x + h * k, copied * sizeof *y);
+                memset(y + h * m + copied, 0, (m - copied) * sizeof *y);
+            }
+        }
+    }
+}
+
+int gw_cpu_accepts_widen(const gw_kernel *kernel, const gw_node *node,
+                         const struct gw_device *device) {
+    return gw_cpu_accepts_conv(kernel, node, device);
+}
+
+gw_status gw_cpu_record_widen(struct gw_segment *segment, const gw_kernel *kernel,
+                              const gw_node *node) {
+    gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
+    size_t heads = (size_t)node->args.widen.heads;
+    l->run = run_widen;
+    l->u.widen.heads = heads;
+    l->u.widen.k = (size_t)node->in[0]->dim[1] / heads;
+    l->u.widen.m = (size_t)node->out->dim[1] / heads;
     return GW_OK;
 }

@@ -1,5 +1,5 @@
-/* backends/hip/state.c - CONV, SCAN, EXP_GATES, DIVIDE, GROUP_NORM, HEADS and COLUMNS: nodes to
- * launches. */
+/* backends/hip/state.c - CONV, SCAN, EXP_GATES, DIVIDE, GROUP_NORM, HEADS, COLUMNS and WIDEN:
+ * nodes to launches. */
 #include <stdio.h>
 
 #include "backends/hip/hip.h"
@@ -304,6 +304,19 @@ static gw_status record_columns(struct gw_segment *segment, const gw_kernel *ker
     return GW_OK;
 }
 
+static gw_status record_widen(struct gw_segment *segment, const gw_kernel *kernel,
+                              const gw_node *node) {
+    const int32_t heads = node->args.widen.heads;
+    struct gw_state_widen_params p = {.step = gw_hip_step(segment),
+                                      .in = gw_hip_at(node->in[0]),
+                                      .out = gw_hip_at(node->out),
+                                      .heads = heads,
+                                      .k = (int32_t)gw_hip_width(node->in[0]) / heads,
+                                      .m = (int32_t)gw_hip_width(node->out) / heads};
+    (void)kernel;
+    return launch(segment, node, "gw_state_widen", gw_hip_width(node->out), 0, &p, sizeof p);
+}
+
 /* ---- what lies between a delta net's products, of one row ------------------------------------ */
 
 enum { CONV, SCAN, NORM, STEP_NODES, SOON_BLOCKS = 64 };
@@ -437,6 +450,7 @@ const gw_kernel gw_hip_state_kernels[] = {
     {GW_OP_HEADS, "hip.heads", accepts_heads, record_heads, NULL, 1},
     {GW_OP_STREAMS, "hip.streams", accepts, record_streams, NULL, 1},
     {GW_OP_COLUMNS, "hip.columns", accepts, record_columns, NULL, 1},
+    {GW_OP_WIDEN, "hip.widen", accepts, record_widen, NULL, 1},
     {.name = NULL},
 };
 /* clang-format on */

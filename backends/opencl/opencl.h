@@ -390,6 +390,8 @@ gw_status gw_cl_record_group_norm(struct gw_segment *segment, const gw_kernel *k
                                   const gw_node *node);
 gw_status gw_cl_record_columns(struct gw_segment *segment, const gw_kernel *kernel,
                                const gw_node *node);
+gw_status gw_cl_record_widen(struct gw_segment *segment, const gw_kernel *kernel,
+                             const gw_node *node);
 gw_status gw_cl_record_streams(struct gw_segment *segment, const gw_kernel *kernel,
                                const gw_node *node);
 gw_status gw_cl_record_sparse_glu(struct gw_segment *segment, const gw_kernel *kernel,

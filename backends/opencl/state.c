@@ -294,3 +294,17 @@ gw_status gw_cl_record_columns(struct gw_segment *segment, const gw_kernel *kern
     }
     return GW_OK;
 }
+
+gw_status gw_cl_record_widen(struct gw_segment *segment, const gw_kernel *kernel,
+                             const gw_node *node) {
+    const int32_t heads = node->args.widen.heads;
+    gw_cl_call call = gw_cl_launch_new(segment, "state", "", "widen_heads");
+    (void)kernel;
+    gw_cl_arg_step(&call);
+    gw_cl_arg_tensor(&call, node->in[0]);
+    gw_cl_arg_tensor(&call, node->out);
+    gw_cl_arg_int(&call, heads);
+    gw_cl_arg_int(&call, node->in[0]->dim[1] / heads);
+    gw_cl_arg_int(&call, node->out->dim[1] / heads);
+    return gw_cl_launch_rows(&call, gw_cl_width(node->out), (size_t)segment->rows);
+}

@@ -401,6 +401,7 @@ static const ref_op *const ops[GW_OP_COUNT] = {
     [GW_OP_STREAMS]      = &ref_streams,
     [GW_OP_SPARSE_GLU]   = &ref_sparse_glu,
     [GW_OP_COLUMNS]      = &ref_columns,
+    [GW_OP_WIDEN]        = &ref_widen,
     [GW_OP_HYPER]        = &ref_hyper,
     [GW_OP_ROTATE]       = &ref_rotate,
     [GW_OP_GROUP_DOT]    = &ref_group_dot,

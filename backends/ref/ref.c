@@ -210,6 +210,7 @@ static const gw_kernel kernels[] = {
     {GW_OP_STREAMS,       "ref.streams",       accepts, record, NULL, 1},
     {GW_OP_SPARSE_GLU,    "ref.sparse_glu",    accepts, record, NULL, 1},
     {GW_OP_COLUMNS,       "ref.columns",      accepts, record, NULL, 1},
+    {GW_OP_WIDEN,         "ref.widen",        accepts, record, NULL, 1},
     {GW_OP_HYPER,         "ref.hyper",        accepts, record, NULL, 1},
     {GW_OP_ROTATE,        "ref.rotate",       accepts, record, NULL, 1},
     {GW_OP_GROUP_DOT,     "ref.group_dot",    accepts, record, NULL, 1},

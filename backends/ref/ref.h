@@ -28,7 +28,7 @@ const ref_op *ref_op_of(gw_op op);
 extern const ref_op ref_linear, ref_glu, ref_experts_glu, ref_experts_down;
 extern const ref_op ref_lora_a, ref_lora_b;
 extern const ref_op ref_rope_kv, ref_attention, ref_route;
-extern const ref_op ref_conv, ref_scan, ref_group_norm, ref_heads, ref_columns;
+extern const ref_op ref_conv, ref_scan, ref_group_norm, ref_heads, ref_columns, ref_widen;
 extern const ref_op ref_streams, ref_sparse_glu, ref_exp_gates, ref_divide;
 extern const ref_op ref_hyper, ref_rotate, ref_group_dot, ref_compress, ref_choose, ref_listed;
 extern const ref_op ref_ngram;

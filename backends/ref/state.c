@@ -387,8 +387,22 @@ static void run_columns(const gw_node *node, const gw_step *step, int rows, doub
     }
 }
 
+static void run_widen(const gw_node *node, const gw_step *step, int rows, double *scratch) {
+    const int heads = node->args.widen.heads;
+    const int64_t k = ref_cols(node->in[0]) / heads, m = ref_cols(node->out) / heads;
+    (void)step, (void)scratch;
+    for (int i = 0; i < rows; i++) {
+        const float *x = ref_floats(node->in[0], i);
+        float *y = ref_floats(node->out, i);
+        for (int64_t at = 0; at < heads * m; at++) {
+            y[at] = at % m < k ? x[at / m * k + at % m] : 0.0f;
+        }
+    }
+}
+
 const ref_op ref_conv = {scratch_state, run_conv}, ref_scan = {scratch_state, run_scan},
              ref_exp_gates = {scratch_state, run_exp_gates}, ref_divide = {scratch_row, run_divide},
              ref_group_norm = {scratch_row, run_group_norm}, ref_heads = {scratch_row, run_heads},
-             ref_columns = {scratch_row, run_columns}, ref_streams = {scratch_row, run_streams},
+             ref_columns = {scratch_row, run_columns}, ref_widen = {scratch_row, run_widen},
+             ref_streams = {scratch_row, run_streams},
              ref_sparse_glu = {scratch_row, run_sparse_glu};

@@ -167,15 +167,38 @@ static void emit_linear(walk *w, const gw_spec_block *b) {
     finish(w, b, new_product(w, b, gw_block_matrices(b), what, NULL, out));
 }
 
+/* Width of a head of layer `cache`: that of a cache in blocks is a multiple of 32, whose last values
+ * are zeros where the model's is none (gw_kv_width). */
+static int32_t cached_width(walk *w, int cache) {
+    const gw_tensor *k = on_device(w, w->in->k, w->in->hp->n_layers, cache);
+    int32_t own = w->in->hp->layer[cache].d_head;
+    return k != NULL && k->n_dim == 4 && k->dim[2] > own ? (int32_t)k->dim[2] : own;
+}
+
+/* Of each head so many columns, zeros beyond its own. */
+static void emit_widen(walk *w, const gw_tensor *x, int32_t heads, gw_tensor *out) {
+    gw_node *node = new_node(w, GW_OP_WIDEN, "widen", out);
+    node->in[0] = x;
+    node->args.widen.heads = heads;
+}
+
 static void emit_rope_kv(walk *w, const gw_spec_block *b) {
     const gw_layer *l = layer_of(w);
     const gw_hparams *hp = w->in->hp;
     const own_heads own = heads_of(w);
     int keys = (b->flags & GW_FLAG_KEYS) != 0;
-    gw_tensor *q = new_tensor(w, GW_FMT_F32, keys ? 1 : (int64_t)own.heads * l->d_head);
-    gw_node *node = new_node(w, GW_OP_ROPE_KV, "rope_kv", q);
     int only_q = (b->flags & GW_FLAG_QUERY) != 0;
-    node->in[0] = as_f32(w, b->in);
+    const int32_t e = cached_width(w, w->layer);
+    const gw_tensor *x = as_f32(w, b->in);
+    if (e > l->d_head) {
+        const int32_t heads = own.heads + 2 * own.kv_heads;
+        gw_tensor *wide = new_tensor(w, GW_FMT_F32, (int64_t)heads * e);
+        emit_widen(w, x, heads, wide);
+        x = wide;
+    }
+    gw_tensor *q = new_tensor(w, GW_FMT_F32, keys ? 1 : (int64_t)own.heads * e);
+    gw_node *node = new_node(w, GW_OP_ROPE_KV, "rope_kv", q);
+    node->in[0] = x;
     if (!only_q) {
         node->in[1] = on_device(w, w->in->k, hp->n_layers, w->layer);
         node->in[2] = values_of(w, w->layer);
@@ -192,7 +215,7 @@ static void emit_rope_kv(walk *w, const gw_spec_block *b) {
     node->args.rope =
         (gw_rope_args){.heads = keys ? 0 : own.heads,
                        .kv_heads = only_q ? 0 : own.kv_heads,
-                       .head_dim = l->d_head,
+                       .head_dim = e,
                        .rope_dim = l->rope >= 0 ? hp->rope[l->rope].dim : 0,
                        .style = l->rope >= 0 ? hp->rope[l->rope].style : GW_ROPE_HALVES,
                        .eps = (float)number(w, b, GW_ARG_EPS, (double)hp->norm_eps),
@@ -215,12 +238,16 @@ static int sees_pictures(const walk *w) {
 void gw_emit_attention(walk *w, const gw_spec_block *b) {
     const gw_layer *l = layer_of(w);
     own_heads own = heads_of(w);
-    gw_tensor *whole = new_value(w, b, (int64_t)l->n_heads * l->v_head);
-    gw_tensor *out = own.cut ? new_tensor(w, whole->fmt, (int64_t)own.heads * l->v_head) : whole;
-    gw_node *node = new_node(w, GW_OP_ATTENTION, "attention", out);
     int cross = (b->flags & GW_FLAG_CROSS) != 0;
     int cache = (int)number(w, b, GW_ARG_CACHE, (double)l->cache_of);
     cache = cache < 0 || cache >= w->in->hp->n_layers ? w->layer : cache;
+    const int32_t e = cached_width(w, cache);
+    const int widens = e > l->d_head;
+    const int64_t all = (int64_t)l->n_heads * l->v_head;
+    gw_tensor *whole = widens ? new_tensor(w, GW_FMT_F32, all) : new_value(w, b, all);
+    gw_tensor *out = own.cut ? new_tensor(w, whole->fmt, (int64_t)own.heads * l->v_head) : whole;
+    gw_tensor *made = widens ? new_tensor(w, GW_FMT_F32, (int64_t)own.heads * e) : out;
+    gw_node *node = new_node(w, GW_OP_ATTENTION, "attention", made);
     node->in[0] = as_f32(w, b->in);
     node->in[1] = on_device(w, w->in->k, w->in->hp->n_layers, cache);
     node->in[2] = values_of(w, cache);
@@ -232,7 +259,7 @@ void gw_emit_attention(walk *w, const gw_spec_block *b) {
         (gw_attn_args){.scale = l->attn_scale,
                        .heads = own.heads,
                        .kv_heads = own.kv_heads,
-                       .head_dim = l->d_head,
+                       .head_dim = e,
                        .v_dim = l->v_head != l->d_head ? l->v_head : 0,
                        .v_first = l->v_first > 0 ? l->v_first : 0,
                        .window = l->window,
@@ -244,6 +271,9 @@ void gw_emit_attention(walk *w, const gw_spec_block *b) {
     /* LISTED has no digits, so a list that holds all has none. */
     node->args.attn.digits = b->kind == GW_BLOCK_ATTENTION && gw_attn_in_digits(node) &&
                              feeds_quantized(w, b->out, w->block);
+    if (widens) {
+        emit_widen(w, made, own.heads, out);
+    }
     for (int c = 0; own.cut && c <= w->group->n; c++) {
         own.first[c] *= l->v_head;
     }

@@ -893,6 +893,7 @@ static const gw_op_info ops[GW_OP_COUNT] = {
     [GW_OP_STREAMS]      = {"streams",      check_streams,      cost_rowwise},
     [GW_OP_SPARSE_GLU]   = {"sparse_glu",   check_sparse_glu,   cost_rowwise},
     [GW_OP_COLUMNS]      = {"columns",      check_columns,      cost_rowwise},
+    [GW_OP_WIDEN]        = {"widen",        gw_op_check_widen,        cost_rowwise},
     [GW_OP_HYPER]        = {"hyper",        check_hyper,        cost_rowwise},
     [GW_OP_ROTATE]       = {"rotate",       check_rotate,       cost_rotate},
     [GW_OP_GROUP_DOT]    = {"group_dot",    check_group_dot,    cost_rowwise},

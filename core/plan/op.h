@@ -93,6 +93,8 @@ typedef enum gw_op {
                        * gates g = in0[n,0..f) and values u = in0[n,f..2f) f32; out f32           */
     GW_OP_COLUMNS,   /* out[n,m] f32 = columns [first,..) of in0 f32, then all of in1, in2, in3 (may
                       * be NULL) side by side, m in all                                         */
+    GW_OP_WIDEN,     /* out[n,h*m] f32 = of each of h heads of in0[n,h*k] f32 its first min(k, m)
+                      * columns, then zeros: m > k widens heads, m < k narrows them (gw_widen_args) */
     GW_OP_HYPER,     /* out[n,N(N+2)] f32, or [n,N]: coefficients of N streams out of logits
                       * in0 of that width, w0 = scales [3] or [1], w1 = base [N(N+2)] or [N] f32:
                       * in, out, and the matrix that mixes them, transposed (gw_hyper_args)      */
@@ -206,6 +208,9 @@ typedef struct gw_heads_args {
 typedef struct gw_columns_args {
     int first;
 } gw_columns_args;
+typedef struct gw_widen_args {
+    int32_t heads;
+} gw_widen_args;
 
 /* Hyper-connections (Xie et al. 2026): `in` = sigmoid + eps, `out` = 2 sigmoid, the matrix a
  * softmax of each row + eps, then made doubly stochastic by `rounds` of Sinkhorn and Knopp 1967. */
@@ -376,6 +381,7 @@ typedef union gw_op_args {
     gw_group_norm_args group_norm;
     gw_heads_args heads;
     gw_columns_args columns;
+    gw_widen_args widen;
     gw_streams_args streams;
     gw_sparse_args sparse;
     gw_hyper_args hyper;

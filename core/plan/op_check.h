@@ -1,5 +1,6 @@
-/* core/plan/op_check.h - what checks of nodes need of their operands, and those of CONV and SCAN
- * (op_state.c) and of adapters of experts (op_lora.c), which the op table names. For op*.c alone.
+/* core/plan/op_check.h - what checks of nodes need of their operands, and those of CONV, SCAN
+ * and WIDEN (op_state.c) and of adapters of experts (op_lora.c), which the op table names. For
+ * op*.c alone.
  */
 #ifndef GW_PLAN_OP_CHECK_H
 #define GW_PLAN_OP_CHECK_H
@@ -15,6 +16,7 @@ gw_status gw_op_check_lora_b(const gw_node *node);
 void gw_op_cost_lora(const gw_node *node, int rows, int positions, double *bytes, double *ops);
 gw_status gw_op_check_exp_gates(const gw_node *node);
 gw_status gw_op_check_divide(const gw_node *node);
+gw_status gw_op_check_widen(const gw_node *node);
 /* The state in1 of a node, `width` floats of each sequence. */
 gw_status gw_op_check_state(const gw_node *node, int64_t width);
 

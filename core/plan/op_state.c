@@ -1,4 +1,5 @@
-/* core/plan/op_state.c - what nodes of CONV, SCAN, EXP_GATES and DIVIDE must look like. */
+/* core/plan/op_state.c - what nodes of CONV, SCAN, EXP_GATES, DIVIDE and WIDEN must look like.
+ */
 #include "core/plan/op_check.h"
 
 gw_status gw_op_check_state(const gw_node *node, int64_t width) {
@@ -172,4 +173,23 @@ gw_status gw_op_check_divide(const gw_node *node) {
     return is_logits(node, least, by->dim[1])
                ? GW_OK
                : refuse(node, "the least divisor", least, "f32 [n, c], as the divisor");
+}
+
+gw_status gw_op_check_widen(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_tensor *x = node->in[0], *y = node->out;
+    int64_t heads = node->args.widen.heads;
+    if (heads < 1 || !is_matrix(y, GW_FMT_F32, y->dim[1]) || y->dim[1] % heads != 0) {
+        return refuse(node, "the output", y, "f32, whole heads");
+    }
+    if (x == NULL || x->n_dim != 2 || x->dim[1] < 1 || x->dim[1] % heads != 0 ||
+        x->dim[1] == y->dim[1] || !is_logits(node, x, x->dim[1])) {
+        return refuse(node, "the input", x, "f32 [n, h k], k not the output's");
+    }
+    for (int i = 1; i < GW_MAX_IN; i++) {
+        if (node->in[i] != NULL) {
+            return refuse(node, "a further input", node->in[i], "nothing");
+        }
+    }
+    return refuse_weights(node, "nothing: WIDEN has no weights");
 }

@@ -494,3 +494,17 @@ KERNEL_OF_ANY_SIZE columns(STEP, IN(in), OUT(out), const int width, const int fr
             READS(float, in)[(size_t)row * width + from + i];
     }
 }
+
+/* Of each head of k columns the first m, or all and zeros up to m. Items: columns of the result. */
+KERNEL_OF_ANY_SIZE widen_heads(STEP, IN(in), OUT(out), const int heads, const int k, const int m) {
+    const int row = GROUP_ID(1);
+    AWAIT;
+    if (row >= LIVE) {
+        return;
+    }
+    for (int u = ITEM_ID; u < heads * m; u += ITEM_COUNT) {
+        const int h = u / m, i = u % m;
+        const float v = i < k ? READS(float, in)[((size_t)row * heads + h) * k + i] : 0.0f;
+        WRITES(float, out)[(size_t)row * heads * m + u] = v;
+    }
+}

@@ -576,7 +576,7 @@ GW_KERNEL(gw_state_group_norm, struct gw_state_group_norm_params, GW_STATE_THREA
     }
 }
 
-/* ---- HEADS, COLUMNS -------------------------------------------------------------------------- */
+/* ---- HEADS, COLUMNS, WIDEN ------------------------------------------------------------------- */
 
 #define HEADS(format, type, widen)                                                                 \
     GW_KERNEL(gw_state_heads_##format, struct gw_state_heads_params, GW_STATE_THREADS) {           \
@@ -633,4 +633,16 @@ GW_KERNEL(gw_state_columns, struct gw_state_columns_params, GW_STATE_THREADS) {
     if (row < gw_live(p.step) && i < p.n) {
         p.out[(size_t)row * p.wide + p.at + i] = p.in[(size_t)row * p.width + p.from + i];
     }
+}
+
+GW_KERNEL(gw_state_widen, struct gw_state_widen_params, GW_STATE_THREADS) {
+    const int row = (int)blockIdx.y, u = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row >= gw_live(p.step) || u >= p.heads * p.m) {
+        return;
+    }
+    const int h = u / p.m, i = u % p.m;
+    const float *x = p.in + ((size_t)row * p.heads + h) * p.k;
+    p.out[(size_t)row * p.heads * p.m + u] = i < p.k ? x[i] : 0.0f;
 }

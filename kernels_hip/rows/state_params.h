@@ -187,4 +187,13 @@ struct gw_state_columns_params {
     int32_t width, from, n, wide, at;
 };
 
+/* gw_state_widen: a thread per column of the result, of heads of k columns and then m; grid
+ * (columns, rows). */
+struct gw_state_widen_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;
+    GW_DEV(float) out;
+    int32_t heads, k, m;
+};
+
 #endif

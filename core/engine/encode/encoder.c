@@ -221,6 +221,7 @@ static gw_status make(gw_encoder *e, const gw_encoder_options *o) {
         return gw_fail(GW_E_NOMEM, "encoder", "no memory for %d layers", hp->n_layers);
     }
     const gw_kv_pair both = {e->kv_fmt, e->kv_fmt};
+    GW_TRY(gw_kv_check(hp, NULL, both));
     GW_TRY(gw_place_session(&m->place, m->weights, hp, both, e->where));
     e->rows = e->rows > 0 ? e->rows : uses_card(e) ? GW_ROWS_MAX : ROWS_DEFAULT;
     return gw_tables_new(m->place.devices, m->place.n_devices, e->bp, hp, e->info.n_ctx, 0,

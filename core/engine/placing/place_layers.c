@@ -71,10 +71,9 @@ static gw_status draw_outline(const gw_hparams *hp, const gw_blueprint *bp, gw_k
     }
     for (int32_t l = 0; l < hp->n_layers; l++) {
         const gw_layer *y = &hp->layer[l];
-        o->k[l] =
-            (gw_tensor){.fmt = kv_fmt.k, .n_dim = 4, .dim = {1, y->n_kv_heads, y->d_head, GW_PAGE}};
-        o->v[l] = (gw_tensor){
-            .fmt = kv_fmt.v, .n_dim = 4, .dim = {1, y->n_kv_heads, GW_PAGE, gw_layer_v_width(y)}};
+        const int32_t e = gw_kv_width(y, kv_fmt, 0), ev = gw_kv_width(y, kv_fmt, 1);
+        o->k[l] = (gw_tensor){.fmt = kv_fmt.k, .n_dim = 4, .dim = {1, y->n_kv_heads, e, GW_PAGE}};
+        o->v[l] = (gw_tensor){.fmt = kv_fmt.v, .n_dim = 4, .dim = {1, y->n_kv_heads, GW_PAGE, ev}};
         o->paged[l] = (gw_tensor){.fmt = GW_FMT_F32, .n_dim = 2, .dim = {1, gw_layer_paged(y)}};
     }
     return GW_OK;
@@ -256,7 +255,7 @@ gw_status gw_place_measure(gw_place *place, gw_weights *weights, const gw_hparam
         s.has_tables |= bp->block[b].kind == GW_BLOCK_NGRAM;
     }
     GW_TRY(gw_kv_format(options->kv_type, &s.kv_fmt));
-    GW_TRY(s.sees ? GW_OK : gw_kv_check(hp, s.kv_fmt));
+    GW_TRY(s.sees ? GW_OK : gw_kv_check(hp, bp, s.kv_fmt));
     GW_TRY(gw_kv_bytes(hp, s.kv_fmt, (gw_kv_size){1, s.n_ctx, 0, s.chunk}, &s.kv_table));
     s.cache = calloc((size_t)hp->n_layers, sizeof *s.cache);
     s.host = calloc((size_t)hp->n_layers, sizeof *s.host);
@@ -374,8 +373,9 @@ void gw_place_spread(const gw_place *place, const gw_place_sizes *sizes, int n, 
 /* Attention in digits, whose pages may be many times a row's: the digits of a layer's whole cache,
  * as wide as kernels have them, with their scales and padding; and every row's own page. */
 static uint64_t bound_digits(const gw_layer *y, uint64_t rows, uint64_t pages) {
-    uint64_t e = (uint64_t)y->d_head, wide = e <= 64 ? 64 : e <= 128 ? 128 : 256;
-    if (y->d_head % GW_DIGITS_LEAST != 0 || y->d_head > GW_DIGITS_MOST || y->v_head != y->d_head) {
+    uint64_t e = ((uint64_t)y->d_head + GW_DIGITS_LEAST - 1) / GW_DIGITS_LEAST * GW_DIGITS_LEAST;
+    uint64_t wide = e <= 64 ? 64 : e <= 128 ? 128 : 256;
+    if (e > GW_DIGITS_MOST || y->v_head != y->d_head) {
         return 0;
     }
     uint64_t page = (uint64_t)y->n_kv_heads * (4 * GW_PAGE * wide + 40 * (GW_PAGE + wide));

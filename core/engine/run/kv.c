@@ -33,6 +33,11 @@ static int64_t layer_pages(const gw_layer *layer, gw_kv_size size) {
     return ring > 0 ? ring : pool_pages(size);
 }
 
+int32_t gw_kv_width(const gw_layer *layer, gw_kv_pair fmt, int part) {
+    int32_t width = part == 0 ? layer->d_head : gw_layer_v_width(layer);
+    return is_in_blocks(fmt.k) || is_in_blocks(fmt.v) ? (width + 31) / 32 * 32 : width;
+}
+
 /* Bytes of K (part 0), V (1) or areas (2) of one layer. */
 static int part_bytes(const gw_layer *layer, gw_kv_pair fmt, int part, gw_kv_size size,
                       uint64_t *bytes) {
@@ -41,8 +46,7 @@ static int part_bytes(const gw_layer *layer, gw_kv_pair fmt, int part, gw_kv_siz
                            (uint64_t)pool_pages(size), bytes);
     }
     const gw_format *f = gw_format_of(fmt_of(fmt, part)); /* a page is whole blocks of any */
-    uint64_t width =
-        layer->has_cache ? (uint64_t)(part == 0 ? layer->d_head : gw_layer_v_width(layer)) : 0;
+    uint64_t width = layer->has_cache ? (uint64_t)gw_kv_width(layer, fmt, part) : 0;
     return gw_size_mul(GW_PAGE / f->block_elems * f->block_bytes,
                        (uint64_t)layer_pages(layer, size), bytes) &&
            gw_size_mul(*bytes, (uint64_t)layer->n_kv_heads, bytes) &&
@@ -118,7 +122,21 @@ static gw_status check_pair(const gw_hparams *hp, gw_kv_pair fmt) {
                                   gw_kv_name(fmt, name), what);
 }
 
-static gw_status check_format(const gw_hparams *hp, gw_fmt fmt, int is_k) {
+/* May heads of the layer be wider in the cache than they are? A norm over them may not, nor keys or
+ * queries by themselves. */
+static int widens(const gw_hparams *hp, const gw_blueprint *bp, const gw_layer *layer) {
+    const unsigned apart = GW_FLAG_KEYS | GW_FLAG_QUERY | GW_FLAG_NORM_V;
+    int plain = bp != NULL && hp->n_source == 0 && layer->n_areas == 0 &&
+                gw_layer_v_width(layer) == layer->d_head;
+    for (int i = 0; plain && i < bp->n_blocks; i++) {
+        const gw_spec_block *b = &bp->block[i];
+        plain = b->kind != GW_BLOCK_ROPE_KV ||
+                (b->weight[0] < 0 && b->weight[1] < 0 && (b->flags & apart) == 0);
+    }
+    return plain;
+}
+
+static gw_status check_format(const gw_hparams *hp, const gw_blueprint *bp, gw_fmt fmt, int is_k) {
     const char *name = gw_format_of(fmt)->name;
     for (int32_t l = 0; is_in_blocks(fmt) && l < hp->n_layers; l++) {
         const gw_layer *layer = &hp->layer[l];
@@ -128,20 +146,20 @@ static gw_status check_format(const gw_hparams *hp, gw_fmt fmt, int is_k) {
                            hp->n_source > 0 ? "source texts" : "chosen entries");
         }
         int width = is_k ? layer->d_head : gw_layer_v_width(layer);
-        if (layer->has_cache && width % 32 != 0) {
+        if (layer->has_cache && width % 32 != 0 && !widens(hp, bp, layer)) {
             return gw_fail(GW_E_UNSUPPORTED, "kv-type",
-                           "%s has blocks of 32 values, heads of layer %d of this model have %d; "
-                           "f16 and f32 work",
+                           "%s has blocks of 32 values, heads of layer %d of this model have %d, "
+                           "and more is done to them than a rotation; f16 and f32 work",
                            name, (int)l, width);
         }
     }
     return GW_OK;
 }
 
-gw_status gw_kv_check(const gw_hparams *hp, gw_kv_pair fmt) {
+gw_status gw_kv_check(const gw_hparams *hp, const gw_blueprint *bp, gw_kv_pair fmt) {
     GW_TRY(fmt.k == fmt.v ? GW_OK : check_pair(hp, fmt));
-    GW_TRY(check_format(hp, fmt.k, 1));
-    return check_format(hp, fmt.v, 0);
+    GW_TRY(check_format(hp, bp, fmt.k, 1));
+    return check_format(hp, bp, fmt.v, 0);
 }
 
 gw_status gw_kv_bytes(const gw_hparams *hp, gw_kv_pair fmt, gw_kv_size size, uint64_t *table) {
@@ -227,8 +245,10 @@ static gw_status new_layer(gw_kv *kv, int d, int32_t l, const gw_layer *layer, i
     kv->v[at].name = "V cache";
     kv->k[at].fmt = kv->fmt.k;
     kv->v[at].fmt = kv->fmt.v;
-    memcpy(kv->k[at].dim, (int64_t[4]){rows, n, layer->d_head, GW_PAGE}, sizeof t.dim);
-    memcpy(kv->v[at].dim, (int64_t[4]){rows, n, GW_PAGE, gw_layer_v_width(layer)}, sizeof t.dim);
+    memcpy(kv->k[at].dim, (int64_t[4]){rows, n, gw_kv_width(layer, kv->fmt, 0), GW_PAGE},
+           sizeof t.dim);
+    memcpy(kv->v[at].dim, (int64_t[4]){rows, n, GW_PAGE, gw_kv_width(layer, kv->fmt, 1)},
+           sizeof t.dim);
     kv->v[at].offset = (size_t)k;
     kv->paged[at] = (gw_tensor){.name = "areas",
                                 .fmt = GW_FMT_F32,

@@ -59,9 +59,13 @@ const char *gw_kv_name(gw_kv_pair fmt, char out[GW_KV_NAME]);
 uint32_t gw_kv_number(gw_kv_pair fmt);
 int gw_kv_of_number(uint32_t number, gw_kv_pair *out);
 static inline int gw_kv_same(gw_kv_pair a, gw_kv_pair b) { return a.k == b.k && a.v == b.v; }
-/* GW_E_UNSUPPORTED where the model has heads that are not whole blocks of the format, or values
- * whose format cannot differ from that of the keys. */
-gw_status gw_kv_check(const gw_hparams *hp, gw_kv_pair fmt);
+/* Width of a head's keys (part 0) or values (1) in a cache: in formats of blocks, of either, a
+ * multiple of 32, whose last values are zeros where the model's is none (GW_OP_WIDEN). */
+int32_t gw_kv_width(const gw_layer *layer, gw_kv_pair fmt, int part);
+/* GW_E_UNSUPPORTED where the model has heads that are not whole blocks of the format and cannot be
+ * wider in it than they are (bp NULL: none can), or values whose format cannot differ from that of
+ * the keys. */
+gw_status gw_kv_check(const gw_hparams *hp, const gw_blueprint *bp, gw_kv_pair fmt);
 /* How many sequences, how long each, and pages of all. */
 typedef struct gw_kv_size {
     int32_t slots, n_ctx;

@@ -27,7 +27,7 @@ static gw_status read_options(gw_session *s, const gw_session_options *o, gw_kv_
         return gw_fail(GW_E_ARGUMENT, "chunk", "%d is outside 1..%d", o->chunk, GW_CHUNK_MAX);
     }
     GW_TRY(gw_kv_format(o->kv_type, kv_fmt));
-    GW_TRY(gw_kv_check(&s->model->hp, *kv_fmt));
+    GW_TRY(gw_kv_check(&s->model->hp, gw_weights_blueprint(s->model->weights), *kv_fmt));
     s->n_ctx = o->n_ctx > 0 ? o->n_ctx : s->model->hp.n_ctx;
     s->chunk = o->chunk;
     if (s->model->hp.n_source > 0 && s->n_ctx > GW_ROWS_MAX) {
