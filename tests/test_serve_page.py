@@ -214,6 +214,7 @@ def test_phone_and_screen_reader(page):
     assert page.run("[...document.querySelectorAll('input:not([type=file]), textarea, select')].every("
                     "e => parseFloat(getComputedStyle(e).fontSize) >= 16 || e.classList.contains('code'))")
     page.send("Emulation.clearDeviceMetricsOverride")
+    page.wait("innerWidth > 360 && getComputedStyle(document.getElementById('side')).visibility === 'visible'")
     page.send("Accessibility.enable")
     tree = page.send("Accessibility.getFullAXTree")["nodes"]
     roles = {}
