@@ -16,24 +16,12 @@ static char hc_folder[64];
 
 static inline int hc_make(void **state) {
     (void)state;
-    char command[400];
-    const char *root = getenv("GODWIT_SHARED"), *shared = root != NULL ? root : "../shared";
-    char tales[300];
-    snprintf(tales, sizeof tales, "%s/models/tales-2m", shared);
-    if (gw_path_look(tales) != GW_PATH_FOLDER) {
-        return 0; /* tests are skipped */
-    }
-    snprintf(hc_folder, sizeof hc_folder, "/tmp/heads-XXXXXX");
-    assert_non_null(mkdtemp(hc_folder));
-    snprintf(command, sizeof command, "python3 tests/draft_heads.py %s %s", shared, hc_folder);
-    return system(command) == 0 ? 0 : -1;
+    return rig_make(hc_folder, "draft_heads.py", "", "", "models/tales-2m");
 }
 
 static inline int hc_remove(void **state) {
     (void)state;
-    char command[100];
-    snprintf(command, sizeof command, "rm -rf %s", hc_folder);
-    return hc_folder[0] != '\0' ? system(command) : 0;
+    return rig_remove(hc_folder);
 }
 
 /* A head, for tales-2m, or for the silent model (1) or the one that counts (2); head NULL: that

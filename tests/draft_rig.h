@@ -3,6 +3,8 @@
 #ifndef GW_TESTS_DRAFT_RIG_H
 #define GW_TESTS_DRAFT_RIG_H
 
+#include <unistd.h>
+
 #include "tests/reference_files.h"
 
 #include "core/engine/drafting/draft.h"
@@ -19,6 +21,29 @@ static inline void ok(gw_status status) {
     if (status != GW_OK) {
         fail_msg("%s", gw_error_text());
     }
+}
+
+/* A folder of /tmp that tests/SCRIPT fills, whose first argument is `from` in GODWIT_SHARED and
+ * whose second is `more`, if any; folder [64] stays empty where GODWIT_SHARED has no `needs`. */
+static inline int rig_make(char *folder, const char *script, const char *from, const char *more,
+                           const char *needs) {
+    char command[700], path[300];
+    const char *given = getenv("GODWIT_SHARED"), *root = given != NULL ? given : "../shared";
+    snprintf(path, sizeof path, "%s/%s", root, needs);
+    if (gw_path_look(path) != GW_PATH_FOLDER) {
+        return 0; /* tests are skipped */
+    }
+    snprintf(folder, 64, "/tmp/drafts-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    snprintf(command, sizeof command, "python3 tests/%s %s/%s %s %s", script, root, from, more,
+             folder);
+    return system(command) == 0 ? 0 : -1;
+}
+
+static inline int rig_remove(const char *folder) {
+    char command[100];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return folder[0] != '\0' ? system(command) : 0;
 }
 
 /* weights: NULL for those of the file. layers: offloaded to the device, NULL for all. */

@@ -16,31 +16,19 @@ static char pc_folder[64];
 
 static inline int pc_make(void **state) {
     (void)state;
-    char command[600], goldens[300];
-    const char *root = getenv("GODWIT_SHARED");
-    snprintf(goldens, sizeof goldens, "%s/goldens", root != NULL ? root : "../shared");
-    if (gw_path_look(goldens) != GW_PATH_FOLDER) {
-        return 0; /* tests are skipped */
-    }
-    snprintf(pc_folder, sizeof pc_folder, "/tmp/families-XXXXXX");
-    assert_non_null(mkdtemp(pc_folder));
-    snprintf(command, sizeof command,
-             "python3 tests/predictor_families.py %s tests/data/goldens-families %s/made", goldens,
-             pc_folder);
-    return system(command) == 0 ? 0 : -1;
+    return rig_make(pc_folder, "predictor_families.py", "goldens", "tests/data/goldens-families",
+                    "goldens");
 }
 
 static inline int pc_remove(void **state) {
     (void)state;
-    char command[100];
-    snprintf(command, sizeof command, "rm -rf %s", pc_folder);
-    return pc_folder[0] != '\0' ? system(command) : 0;
+    return rig_remove(pc_folder);
 }
 
 static inline gw_session *pc_open(const char *name, int predictor, const char *device,
                                   gw_model **m) {
     char path[160];
-    snprintf(path, sizeof path, "%s/made/%s", pc_folder, name);
+    snprintf(path, sizeof path, "%s/%s", pc_folder, name);
     gw_model_options mo = {
         .path = path, .device = device, .threads = 1, .exact = 1, .predictor = predictor};
     gw_session_options so = {.n_ctx = PC_CTX, .chunk = 5, .kv_type = "f32"};

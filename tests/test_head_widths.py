@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from head_widths import CACHES, write_model
-from program import logits_hash, run, some_ids
+from program import SHARED, logits_hash, run, some_ids
 from tensor_files import read_safetensors
 
 IDS = [i % 64 for i in some_ids(70)]  # beyond a page
@@ -51,3 +51,14 @@ def test_memory(model):
     text = run("plan", "-m", model, "-c", 64, "--kv-type", "q8_0", "-o", "json").stdout
     kv = int(re.search(r'"kv_bytes": ?(\d+)', text).group(1))
     assert kv >= 2 * 2 * 2 * 64 * ((head + 31) // 32 * 32) * 34 // 32
+
+
+def test_refused():
+    """Heads of 16 with norms of their own, and those of an encoder."""
+    for command, name in (("logits", "gemma3-pattern"), ("embed", "bert")):
+        model = SHARED / "goldens" / name
+        if not model.is_dir():
+            pytest.skip(f"{model} is not there")
+        done = run(command, "-m", model, "--ids", "1,2,3", "--kv-type", "q8_0", check=False)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1
+        assert "has blocks of 32 values, heads of layer 0 of this model have 16 and cannot be widened" in done.stderr

@@ -282,6 +282,10 @@ def test_caches_of_any_width(wave, tmp_path):
         args = ("--rows", rows, "--kv-type", kv, *more)
         ids = [i % 64 for i in (IDS if rows == "prefill" else IDS[:9])]
         assert logits_hash(model, ids, *args, *HIP, env=on(wave)) == logits_hash(model, ids, *args), (rows, kv)
+    if not SYSTEM and wave == WIDTHS[0]:
+        split = ("--device", "hip:0,hip:1", "--split-mode", "tensor", "--exact", "--kv-host-layers", 1)
+        assert logits_hash(model, ids, *args, *split, env=on(wave, GODWIT_EMULATOR_DEVICES="2")) == \
+            logits_hash(model, ids, *args)
 
 
 @pytest.mark.parametrize("wave", WIDTHS)

@@ -156,6 +156,17 @@ static float *last_logits(gw_session *s, size_t *n) {
     return out;
 }
 
+/* Those of every session are the first one's. */
+static void same_logits(gw_session *s, float **want) {
+    size_t bytes;
+    float *have = last_logits(s, &bytes);
+    *want = *want != NULL ? *want : have;
+    assert_memory_equal(have, *want, bytes);
+    if (have != *want) {
+        free(have);
+    }
+}
+
 /* The last row's, of all layers on the card. */
 static gw_forecast *forecast(const char *layers, uint64_t budget) {
     gw_model_options o = {.path = small,
@@ -191,13 +202,7 @@ static void test_budget(void **state) {
         assert_int_equal(hosted(s), k);
         assert_int_equal(mapped, (uint64_t)k * layer);
         assert_int_equal(strstr(m->place.note, "in main memory") != NULL, k > 0);
-        size_t bytes;
-        float *have = last_logits(s, &bytes);
-        want = want != NULL ? want : have;
-        assert_memory_equal(have, want, bytes);
-        if (have != want) {
-            free(have);
-        }
+        same_logits(s, &want);
         gw_session_free(s);
         f = forecast("auto", budget);
         assert_int_equal(f->rows[n].fits, 1);
@@ -239,13 +244,7 @@ static void test_several_cards(void **state) {
         gw_session *s = open_session(m, 128);
         assert_int_equal(hosted(s), i % 2 ? m->hp.n_layers : 1);
         assert_true(mapped > 0);
-        size_t bytes;
-        float *have = last_logits(s, &bytes);
-        want = want != NULL ? want : have;
-        assert_memory_equal(have, want, bytes);
-        if (have != want) {
-            free(have);
-        }
+        same_logits(s, &want);
         gw_session_free(s);
         gw_model_free(m);
     }

@@ -14,26 +14,13 @@ static char folder[64];
 
 static int make_files(void **state) {
     (void)state;
-    char command[1200];
-    snprintf(folder, sizeof folder, "/tmp/predictor-XXXXXX");
-    char goldens[600];
-    const char *root = getenv("GODWIT_SHARED");
-    snprintf(goldens, sizeof goldens, "%s/goldens", root != NULL ? root : "../shared");
-    if (gw_path_look(goldens) != GW_PATH_FOLDER) {
-        return 0; /* tests are skipped */
-    }
-    snprintf(folder, sizeof folder, "/tmp/predictor-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    snprintf(command, sizeof command,
-             "python3 tests/predictor_files.py %s tests/data/goldens-families %s", goldens, folder);
-    return system(command) == 0 ? 0 : -1;
+    return rig_make(folder, "predictor_files.py", "goldens", "tests/data/goldens-families",
+                    "goldens");
 }
 
 static int remove_files(void **state) {
     (void)state;
-    char command[100];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return folder[0] != '\0' ? system(command) : 0;
+    return rig_remove(folder);
 }
 
 static gw_model *open_part(const char *name, int predictor, const char *device) {

@@ -148,8 +148,8 @@ static gw_status check_format(const gw_hparams *hp, const gw_blueprint *bp, gw_f
         int width = is_k ? layer->d_head : gw_layer_v_width(layer);
         if (layer->has_cache && width % 32 != 0 && !widens(hp, bp, layer)) {
             return gw_fail(GW_E_UNSUPPORTED, "kv-type",
-                           "%s has blocks of 32 values, heads of layer %d of this model have %d, "
-                           "and more is done to them than a rotation; f16 and f32 work",
+                           "%s has blocks of 32 values, heads of layer %d of this model have %d "
+                           "and cannot be widened; f16 and f32 work",
                            name, (int)l, width);
         }
     }
