@@ -65,7 +65,7 @@ EXCEPTIONS = {  # (file, what it includes): why
     **{(f"apps/{name}.c", "core/base/sha256.h"): "one SHA-256" for name in ("embed", "logits", "serve/job_grammar", "serve/sights")},
     ("apps/serve/fetch.c", "apps/hub/curl.h"): "libcurl is opened in one place",
     ("apps/serve/picture.c", "core/text/tokens/base64.h"): "base64 is read in one way",
-    ("apps/hub/digest.h", "core/base/sha256.h"): "one SHA-256",
+    ("apps/hub/hasher.h", "core/base/digest.h"): "one SHA-256",
     **{(f"backends/mpi/{name}.c", "backends/load.h"): "the same" for name in ("device", "keep")},
     ("backends/open.c", "core/engine/run/model.h"): "the front door hands the backends to the engine",
     **{("backends/quantize.c", f"core/quantize/{name}.h"): "the front door hands it threads, and backends"

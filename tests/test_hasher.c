@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "apps/hub/digest.c"
+#include "core/base/digest.c"
 #include "apps/hub/hasher.c"
 
 enum { PART = 20000, PARTS = 200 };
@@ -91,7 +91,7 @@ static void test_without_a_digest_or_a_thread(void **state) {
     hasher_drop(&h);
     for (size_t parts = 0; parts < 3; parts++) {
         hasher_begin_none(&h); /* as after a pthread_create that failed */
-        assert_int_equal(digest_begin(&h.digest, 0, parts * PART), 0);
+        assert_int_equal(gw_digest_begin(&h.digest, 0, parts * PART), 0);
         for (size_t i = 0; i < parts; i++) {
             fill(part, i);
             hasher_add(&h, part, PART);

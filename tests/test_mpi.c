@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
+#include <dirent.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -215,6 +217,21 @@ static gw_status no_rows(const gw_weight_source *src, int64_t first, int64_t n, 
     return gw_fail(GW_E_IO, "weight", "cannot be read");
 }
 
+/* As its definition has it, and by no library. */
+static void digest_alone(const unsigned char *bytes, size_t n, unsigned char out[GW_MPI_DIGEST]) {
+    const size_t piece = 1 << 20;
+    gw_sha256 whole, one;
+    gw_sha256_begin(&whole);
+    for (size_t at = 0; at < n; at += piece) {
+        unsigned char leaf[GW_MPI_DIGEST];
+        gw_sha256_begin(&one);
+        gw_sha256_add(&one, bytes + at, n - at < piece ? n - at : piece);
+        gw_sha256_end(&one, leaf);
+        gw_sha256_add(&whole, leaf, sizeof leaf);
+    }
+    gw_sha256_end(&whole, out);
+}
+
 /* One digest however the bytes come, and another of any other bytes. */
 static void test_digest(void **state) {
     const size_t n = (size_t)WEIGHT_ROWS * WEIGHT_ROW;
@@ -229,6 +246,8 @@ static void test_digest(void **state) {
     assert_int_equal(gw_mpi_digest_rows(&map, WEIGHT_ROWS, WEIGHT_ROW, mapped), GW_OK);
     assert_int_equal(gw_mpi_digest_rows(&rows, WEIGHT_ROWS, WEIGHT_ROW, made), GW_OK);
     assert_memory_equal(mapped, made, sizeof made);
+    digest_alone(all, n, made);
+    assert_memory_equal(mapped, made, sizeof made);
     assert_int_equal(gw_mpi_digest_rows(&none, 2, WEIGHT_ROW, made), GW_E_IO);
     all[n - 1] ^= 1;
     gw_mpi_digest(all, n, made);
@@ -237,6 +256,97 @@ static void test_digest(void **state) {
     gw_mpi_digest(all, n - 1, made);
     assert_memory_not_equal(mapped, made, sizeof made);
     free(all);
+}
+
+/* ---- digests of files that are known --------------------------------------------------------- */
+
+enum { FILE_ROWS = 3, FILE_ROW = 700000 };
+
+static unsigned char in_file[FILE_ROWS * FILE_ROW], not_in_file[FILE_ROWS * FILE_ROW];
+
+/* Whose digest a source with a place in the file gets: 'f' of the file's bytes, and 'o' of others,
+ * which tells that its own were read. */
+static int whose(int fd, uint64_t at) {
+    unsigned char own[GW_MPI_DIGEST], other[GW_MPI_DIGEST], got[GW_MPI_DIGEST];
+    const gw_weight_source src = {.map = not_in_file, .fd = fd, .at = at};
+    digest_alone(in_file, sizeof in_file, own);
+    digest_alone(not_in_file, sizeof not_in_file, other);
+    assert_int_equal(gw_mpi_digest_source(&src, FILE_ROWS, FILE_ROW, got), GW_OK);
+    int is_own = memcmp(got, own, sizeof own) == 0;
+    assert_true(is_own || memcmp(got, other, sizeof other) == 0);
+    return is_own ? 'f' : 'o';
+}
+
+static void learn(int fd) {
+    unsigned char got[GW_MPI_DIGEST];
+    const gw_weight_source src = {.map = in_file, .fd = fd, .at = 0};
+    assert_int_equal(gw_mpi_digest_source(&src, FILE_ROWS, FILE_ROW, got), GW_OK);
+    gw_mpi_digests_save();
+}
+
+/* The one entry of the cache folder: byte `at` of it is another one, or it is cut off there. */
+static void spoil_entry(const char *cache, off_t at, int cut) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/godwit", cache);
+    DIR *folder = opendir(path);
+    assert_non_null(folder);
+    int found = 0;
+    for (struct dirent *d; (d = readdir(folder)) != NULL;) {
+        if (strncmp(d->d_name, "digests-", 8) == 0) {
+            snprintf(path, sizeof path, "%s/godwit/%s", cache, d->d_name);
+            found++;
+        }
+    }
+    closedir(folder);
+    assert_int_equal(found, 1);
+    int fd = open(path, O_RDWR);
+    unsigned char byte = 0;
+    assert_true(fd >= 0);
+    assert_int_equal(cut ? ftruncate(fd, at) : pread(fd, &byte, 1, at) - 1, 0);
+    byte ^= 1;
+    assert_int_equal(cut ? 1 : pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+/* A digest comes from the cache as long as the file is as it was. */
+static void test_known(void **state) {
+    char folder[] = "/tmp/godwit-known-XXXXXX", path[64], command[64];
+    const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    (void)state;
+    for (size_t i = 0; i < sizeof in_file; i++) {
+        in_file[i] = (unsigned char)(i * 2654435761u >> 13);
+        not_in_file[i] = (unsigned char)(i * 2246822519u >> 11);
+    }
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(setenv("XDG_CACHE_HOME", folder, 1), 0);
+    snprintf(path, sizeof path, "%s/file", folder);
+    int fd = open(path, O_RDWR | O_CREAT, 0600);
+    assert_int_equal(write(fd, in_file, sizeof in_file), sizeof in_file);
+    assert_int_equal(futimens(fd, old), 0); /* how old it says it is does not count */
+    learn(fd);
+    assert_int_equal(whose(fd, 0), 'o'); /* changed a moment ago: not kept */
+    sleep(4);
+    snprintf(command, sizeof command, "rm -rf %s/godwit", folder);
+    for (int damage = 0; damage < 3; damage++) { /* to the file it is of, a digest, its end */
+        learn(fd);
+        assert_int_equal(whose(fd, 0), 'f');
+        gw_mpi_digests_save();
+        spoil_entry(folder, damage == 0 ? 48 : 150, damage == 2);
+        assert_int_equal(whose(fd, 0), 'o');
+        gw_mpi_digests_save();
+        assert_int_equal(system(command), 0);
+    }
+    learn(fd);
+    assert_int_equal(whose(fd, 64), 'o'); /* another part of it */
+    gw_mpi_digests_save();
+    assert_int_equal(whose(fd, 0), 'f');
+    assert_int_equal(pwrite(fd, "x", 1, 5), 1); /* the same size and, said to be, time */
+    assert_int_equal(futimens(fd, old), 0);
+    assert_int_equal(whose(fd, 0), 'o');
+    gw_mpi_digests_save();
+    close(fd);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
 }
 
 static void keep_bytes(unsigned char fill, size_t n, unsigned char digest[GW_MPI_DIGEST], int add) {
@@ -311,9 +421,10 @@ static void test_addresses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nodes), cmocka_unit_test(test_without_places),
+        cmocka_unit_test(test_nodes),       cmocka_unit_test(test_without_places),
         cmocka_unit_test(test_wrong_bytes), cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_hmac), cmocka_unit_test(test_digest),
-        cmocka_unit_test(test_keep), cmocka_unit_test(test_addresses)};
+        cmocka_unit_test(test_hmac),        cmocka_unit_test(test_digest),
+        cmocka_unit_test(test_known),       cmocka_unit_test(test_keep),
+        cmocka_unit_test(test_addresses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,6 +138,30 @@ def test_second_start(tmp_path):
         assert w.wait_for("weights are not kept there: others than this user may write to it")
 
 
+def test_another_file_of_the_same_name(tmp_path):
+    """Digests in the cache folder are of the file as it was: one written over, of the same size and time, is new."""
+    model, env = tmp_path / "m.gguf", {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    args = ("run", "-m", model, "-p", "The sea", "-n", 16, "--seed", 3, "-t", 1, "-q")
+    model.write_bytes(SMALL.read_bytes())
+    first = run(*args).stdout
+    time.sleep(4)  # until its times are old enough to tell
+    with working(tmp_path / "w") as w:
+        for start in (1, 2):
+            assert run(*args, *w.options(), "--split", "0,1", env=env).stdout == first
+            w.wait_for("has left", start)
+            assert len(list((tmp_path / "cache/godwit").glob("digests-*.bin"))) == 1
+        times, size = model.stat(), model.stat().st_size
+        with open(model, "r+b") as f:
+            f.seek(size // 3)
+            part = f.read(size // 3)
+            f.seek(size // 3)
+            f.write(bytes(b ^ 1 for b in part))
+        os.utime(model, ns=(times.st_atime_ns, times.st_mtime_ns))
+        second = run(*args).stdout
+        assert second != first
+        assert run(*args, *w.options(), "--split", "0,1", env=env).stdout == second
+
+
 # ---- who is refused ------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
  * the begin to the join. */
 #include "apps/hub/hasher.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/os.h"
@@ -17,7 +18,7 @@ static void *compute(void *user) {
         const void *data = h->queue[h->first].data;
         size_t bytes = h->queue[h->first].bytes;
         pthread_mutex_unlock(&h->lock);
-        digest_add(&h->digest, data, bytes);
+        gw_digest_add(&h->digest, data, bytes);
         pthread_mutex_lock(&h->lock);
         h->first = (h->first + 1) % HASHER_QUEUE;
         h->n--;
@@ -39,7 +40,7 @@ void hasher_begin_none(hasher *h) {
 
 int hasher_begin(hasher *h, int is_git, uint64_t size) {
     hasher_begin_none(h);
-    if (digest_begin(&h->digest, is_git, size) != 0) {
+    if (gw_digest_begin(&h->digest, is_git, size) != 0) {
         return -1;
     }
     h->threaded = gw_os_thread(&h->thread, compute, h) == 0; /* Ctrl-C ends the other one's wait */
@@ -48,7 +49,7 @@ int hasher_begin(hasher *h, int is_git, uint64_t size) {
 
 void hasher_add(hasher *h, const void *data, size_t bytes) {
     if (!h->threaded) {
-        digest_add(&h->digest, data, bytes);
+        gw_digest_add(&h->digest, data, bytes);
         h->added += bytes;
         h->done += bytes;
         return;
@@ -97,12 +98,16 @@ static void join(hasher *h) {
 void hasher_end(hasher *h, char hex[65]) {
     (void)hasher_done(h, UINT64_MAX);
     join(h);
-    digest_end(&h->digest, hex);
+    unsigned char raw[64];
+    const int bytes = gw_digest_end(&h->digest, raw);
+    for (int i = 0; i < bytes; i++) {
+        snprintf(hex + 2 * (size_t)i, 3, "%02x", raw[i]);
+    }
 }
 
 void hasher_drop(hasher *h) {
     if (h->live) {
         join(h);
-        digest_drop(&h->digest);
+        gw_digest_drop(&h->digest);
     }
 }

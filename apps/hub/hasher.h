@@ -6,13 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "apps/hub/digest.h"
+#include "core/base/digest.h"
 #include "core/base/os_threads.h"
 
 enum { HASHER_QUEUE = 8 }; /* parts that may wait; one more makes hasher_add wait */
 
 typedef struct hasher {
-    digest digest;
+    gw_digest digest;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t filled, read;
@@ -25,8 +25,8 @@ typedef struct hasher {
     int live, threaded, stop;
 } hasher;
 
-/* is_git: see digest_begin. 0; -1: this machine cannot compute it: bytes are counted alone. Where
- * no thread is to be had, hasher_add computes. Ends with hasher_end or hasher_drop. */
+/* is_git: see gw_digest_begin. 0; -1: this machine cannot compute it: bytes are counted alone.
+ * Where no thread is to be had, hasher_add computes. Ends with hasher_end or hasher_drop. */
 int hasher_begin(hasher *h, int is_git, uint64_t size);
 void hasher_begin_none(hasher *h); /* bytes are counted alone */
 

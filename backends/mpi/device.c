@@ -382,7 +382,7 @@ static gw_status find_kept(struct gw_device *d, sending *s) {
     if (!gw_mpi_peer(d->rank)->keeps || (uint64_t)s->rows * s->row < LEAST) {
         return GW_OK;
     }
-    GW_TRY(gw_mpi_digest_rows(s->src, s->rows, s->row, s->digest));
+    GW_TRY(gw_mpi_digest_source(s->src, s->rows, s->row, s->digest));
     gw_wire w = message(d, GW_MPI_HAVE);
     gw_wire_put(&w, s->digest, sizeof s->digest);
     gw_wire_put_number(&w, (uint64_t)s->rows * s->row);
@@ -509,6 +509,7 @@ static gw_status freeze(struct gw_device *d, const gw_node *nodes, size_t n, int
                         struct gw_segment **out) {
     struct gw_segment *s = calloc(1, sizeof *s);
     int64_t *kernel = calloc(n + 1, sizeof *kernel);
+    gw_mpi_digests_save(); /* plans are made of weights that are there */
     if (s == NULL || kernel == NULL) {
         free(s);
         free(kernel);

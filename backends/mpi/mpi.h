@@ -173,6 +173,13 @@ void gw_mpi_digest(const void *bytes, size_t n, unsigned char digest[GW_MPI_DIGE
 gw_status gw_mpi_digest_rows(const gw_weight_source *src, int64_t rows, size_t row_bytes,
                              unsigned char digest[GW_MPI_DIGEST]);
 
+/* The same, from the cache folder where the rows are part of a file that is as it was when their
+ * digest was computed (known.c). By any thread. */
+gw_status gw_mpi_digest_source(const gw_weight_source *src, int64_t rows, size_t row_bytes,
+                               unsigned char digest[GW_MPI_DIGEST]);
+/* All weights were loaded: what is new goes to the cache folder. */
+void gw_mpi_digests_save(void);
+
 /* The folder of them, at most so many bytes in it: the ones used longest ago go. It must be this
  * user's alone, and is made. GW_E_IO says why nothing can be kept. Once a process. */
 gw_status gw_mpi_keep_open(const char *folder, uint64_t most);

@@ -374,6 +374,8 @@ gw_weight_source gw_entry_source(const gw_entry *e) {
         int there = e->stored[0]->packed == NULL && e->row == NULL &&
                     (uintptr_t)e->stored[0]->data % align == 0;
         src.map = there ? e->stored[0]->data : NULL;
+        src.fd = there && e->stored[0]->fd > 0 ? e->stored[0]->fd : 0;
+        src.at = e->stored[0]->at;
     }
     return src;
 }

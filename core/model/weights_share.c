@@ -83,6 +83,8 @@ gw_weight_source gw_entry_share_source(const gw_entry *e, gw_entry_share *share)
     if (share->whole.map != NULL && share->parts == 1 &&
         gw_row_bytes(e->t.fmt, (uint64_t)e->t.dim[1], &bytes) == GW_OK) {
         src.map = (const char *)share->whole.map + (size_t)share->first * bytes;
+        src.fd = share->whole.fd;
+        src.at = share->whole.at + (uint64_t)share->first * bytes;
     }
     return src;
 }

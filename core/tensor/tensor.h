@@ -24,6 +24,8 @@ typedef struct gw_tensor {
 /* Where the rows of a weight come from while it is loaded: a mapped file, or a conversion. */
 typedef struct gw_weight_source {
     const void *map; /* the whole tensor in GW_LAYOUT_ROWS, valid as long as the model; or NULL */
+    int fd;          /* the file that map is of, open as long; 0: map is of none, or NULL */
+    uint64_t at;     /* where in that file */
     /* Produce rows [first, first + n) in the tensor's format, GW_LAYOUT_ROWS. Any thread, several
      * at once. dst: n * row bytes. */
     gw_status (*rows)(const struct gw_weight_source *src, int64_t first, int64_t n, void *dst);
