@@ -59,6 +59,20 @@ def test_what_does_not_fit(tmp_path):
     assert done.returncode == 1 and "files name no such prompt" in done.stderr
 
 
+@pytest.mark.parametrize("name,file", [
+    ("colbert-pylate", "config_sentence_transformers.json"), ("colbert-pylate", "sentence_bert_config.json"),
+    ("colbert-pylate", "tokenizer_config.json"), ("colbert", "artifact.metadata")])
+def test_settings_that_are_none(name, file, tmp_path):
+    """A list, a number: in one line, not as if the file were not there."""
+    folder = tmp_path / "m"
+    shutil.copytree(DATA / "goldens-families" / name, folder)
+    for text, says in (("[]", "must be a JSON object"), ('[{"query_length": 3}]', "must be a JSON object"), ("3", "expected near")):
+        (folder / file).write_text(text)
+        done = run("embed", "-m", folder, "-p", "a", "--prompt-name", "query", "-q", check=False)
+        assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
+        assert file in done.stderr and says in done.stderr, done.stderr
+
+
 def test_no_pooling(tmp_path):
     """Of any encoder: what the pooling would be of."""
     folder = DATA / "goldens-families/embeddinggemma2"

@@ -256,6 +256,13 @@ def test_words_of_caches(device):
     one_error_line(done, 1, "--kv-host-layers", "ref cannot read caches in main memory")
 
 
+def test_caches_here_and_not_here():
+    args = ("logits", "-m", MODEL, "--ids", "1", "--no-kv-offload", "--kv-host-layers")
+    for layers in ("none", 1, "auto"):
+        one_error_line(run(*args, layers, check=False), 2, f"--no-kv-offload and --kv-host-layers {layers} exclude each other")
+    assert run(*args, "all").returncode == 0
+
+
 # ---- plan ----------------------------------------------------------------------------------------
 
 def plan(tmp_path, *args, **more):

@@ -13,7 +13,15 @@
 #include "tests/twin_device.h"
 
 static const char *const small = "tests/data/tales-2m-q4_0.gguf";
-static uint64_t mapped;
+static uint64_t mapped, home_memory; /* 0: the machine's */
+
+static void home_describe(const struct gw_device *device, int ordinal, gw_device_info *out) {
+    gw_backend_cpu.describe(device, ordinal, out);
+    out->free_bytes = home_memory > 0 ? home_memory : out->free_bytes;
+}
+
+static gw_backend home;
+static const gw_backend *const homes[] = {&home, &backend, NULL};
 
 static gw_status twin_mapped(struct gw_device *device, size_t bytes, size_t page_bytes,
                              struct gw_buffer **out) {
@@ -25,8 +33,10 @@ static gw_status twin_mapped(struct gw_device *device, size_t bytes, size_t page
 }
 
 static int reset_mapped(void **state) {
-    mapped = 0;
+    mapped = home_memory = 0;
     (void)reset(state);
+    home = gw_backend_cpu;
+    home.describe = home_describe;
     backend.alloc_mapped = twin_mapped;
     return 0;
 }
@@ -178,7 +188,7 @@ static gw_forecast *forecast(const char *layers, uint64_t budget) {
                           .threads = 1,
                           .kv_host_layers = layers};
     gw_forecast *f = NULL;
-    if (gw_engine_forecast(&o, registry, &f) != GW_OK) {
+    if (gw_engine_forecast(&o, homes, &f) != GW_OK) {
         fail_msg("%s", gw_error_text());
     }
     return f;
@@ -228,6 +238,35 @@ static void test_budget(void **state) {
     o.kv_host_layers = "none";
     assert_int_equal(gw_engine_open(&o, registry, &m), GW_E_NOMEM);
     assert_null(strstr(gw_error_text(), "in main memory"));
+}
+
+/* Main memory has room for the caches of all layers, and one byte less. */
+static void test_main_memory(void **state) {
+    (void)state;
+    gw_model_options o = {
+        .path = small, .device = "twin", .n_ctx = 256, .chunk = 16, .kv_host_layers = "all"};
+    gw_model *m = NULL;
+    gw_forecast *f = forecast("all", 0);
+    const int n = f->n_layers;
+    const uint64_t all = f->caches[n].bytes[1];
+    assert_int_equal(f->rows[n].fits, 1);
+    gw_forecast_free(f);
+    home_memory = all;
+    f = forecast("all", 0);
+    for (int i = 0; i <= n; i++) { /* those of the CPU are there, too */
+        assert_int_equal(f->rows[i].fits, 1);
+    }
+    gw_forecast_free(f);
+    assert_int_equal(gw_engine_open(&o, homes, &m), GW_OK);
+    gw_model_free(m);
+    home_memory = all - 1;
+    f = forecast("all", 0);
+    for (int i = 0; i <= n; i++) { /* without caches of cards sessions say so */
+        assert_int_equal(f->rows[i].fits, i == 0);
+    }
+    gw_forecast_free(f);
+    assert_int_equal(gw_engine_open(&o, homes, &m), GW_E_NOMEM);
+    assert_non_null(strstr(gw_error_text(), "of main memory"));
 }
 
 /* Two cards by layers, and both for each layer: a part of each card's. */
@@ -350,6 +389,7 @@ int main(void) {
         cmocka_unit_test_setup(test_which_layers, reset_mapped),
         cmocka_unit_test_setup(test_words, reset_mapped),
         cmocka_unit_test_setup(test_budget, reset_mapped),
+        cmocka_unit_test_setup(test_main_memory, reset_mapped),
         cmocka_unit_test_setup(test_several_cards, reset_mapped),
         cmocka_unit_test_setup(test_refused, reset_mapped),
         cmocka_unit_test(test_cache_seconds),

@@ -242,11 +242,15 @@ q = godwit.Model(sys.argv[1], threads=1, kv_type='q8_0,q4_0')
 print(hashlib.sha256(q.logits(ids).tobytes()).hexdigest())
 try: godwit.Model(sys.argv[1], kv_type='q8_0/q4_0')
 except godwit.GodwitError as e: print(e.status, 'q5_0' in str(e))
-print(ids)""", SMALL).splitlines()
+print(ids)
+for device, layers in (('cpu', 1), ('cpu', 'all'), ('cpu', 'some'), ('ref', 1), ('ref', 'none')):
+    try: print(godwit.Model(sys.argv[1], device=device, kv_host_layers=layers).device[:3])
+    except godwit.GodwitError as e: print(e.status, 'main memory' in str(e))""", SMALL).splitlines()
     ids = [int(i) for i in got[5][1:-1].split(",")]
     assert got[:5] == [logits_hash(SMALL, ids), logits_hash(SMALL, ids, "--kv-type", "q4_0"), "True",
                        logits_hash(SMALL, ids, "-ctk", "q8_0", "-ctv", "q4_0"), "argument True"]
     assert len({got[0], got[1], got[3]}) == 3
+    assert got[6:] == ["cpu", "cpu", "argument False", "unsupported True", "ref"]
 
 
 def test_errors(package):

@@ -68,7 +68,7 @@ static gw_status read_transformer(const char *folder, const char *part, json_t *
         "sentence_xlnet_config.json"};
     *out = NULL;
     for (size_t i = 0; i < sizeof names / sizeof names[0] && *out == NULL; i++) {
-        GW_TRY(gw_sentence_json(folder, part, names[i], out));
+        GW_TRY(gw_sentence_settings(folder, part, names[i], out));
     }
     return GW_OK;
 }
@@ -118,7 +118,7 @@ static gw_status read_limit(const char *folder, const char *part, gw_sentence *s
     json_decref(root);
     GW_TRY(status);
     if (s->n_ctx == 0) {
-        GW_TRY(gw_sentence_json(folder, part, "tokenizer_config.json", &root));
+        GW_TRY(gw_sentence_settings(folder, part, "tokenizer_config.json", &root));
         s->n_ctx = limit_of(json_object_get(root, "model_max_length"));
         json_decref(root);
     }
@@ -130,7 +130,7 @@ static gw_status read_prompts(const char *folder, gw_sentence *s) {
     json_t *root = NULL, *prompts = NULL;
     const char *standard = "";
     gw_status status = GW_OK;
-    GW_TRY(gw_sentence_json(folder, "", name, &root));
+    GW_TRY(gw_sentence_settings(folder, "", name, &root));
     if (json_is_object(root)) {
         GW_TRY_DONE(gw_json_object(folder, root, "prompts", &prompts));
         GW_TRY_DONE(gw_json_text(folder, root, "default_prompt_name", &standard));

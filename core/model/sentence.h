@@ -99,6 +99,9 @@ gw_status gw_module_read(const char *folder, const char *where, const char *clas
 int gw_module_is_transformer(const char *class);
 /* A file of the folder, or of its part, as JSON; *out NULL: there is no such file. */
 gw_status gw_sentence_json(const char *folder, const char *part, const char *name, json_t **out);
+/* The same; GW_E_TYPE where it is no object. */
+gw_status gw_sentence_settings(const char *folder, const char *part, const char *name,
+                               json_t **out);
 
 /* A product with a matrix [out, in] as module `at`, before all others there; takes the matrix
  * over when it succeeds. */

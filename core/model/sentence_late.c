@@ -73,7 +73,7 @@ static gw_status take_all(const char *where, const json_t *root, const naming *n
 /* The mask token's text, which queries are filled up with. */
 static gw_status take_mask(const char *folder, gw_late *out) {
     json_t *root = NULL;
-    GW_TRY(gw_sentence_json(folder, "", "tokenizer_config.json", &root));
+    GW_TRY(gw_sentence_settings(folder, "", "tokenizer_config.json", &root));
     const json_t *mask = json_object_get(root, "mask_token");
     mask = json_is_object(mask) ? json_object_get(mask, "content") : mask;
     if (json_is_string(mask) && json_string_length(mask) < sizeof out->mask) {
@@ -92,7 +92,7 @@ gw_status gw_late_read(const char *folder, int own_library, gw_late *out) {
     memcpy(late.prefix[1], own_library ? "[unused0]" : "[Q] ", own_library ? 10 : 5);
     snprintf(where, sizeof where, "%.4096s/%s", folder, n->file);
     GW_TRY(take_mask(folder, &late));
-    GW_TRY(gw_sentence_json(folder, "", n->file, &root));
+    GW_TRY(gw_sentence_settings(folder, "", n->file, &root));
     gw_status status = json_is_object(root) ? take_all(where, root, n, &late) : GW_OK;
     json_decref(root);
     if (status == GW_OK) {

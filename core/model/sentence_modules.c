@@ -33,6 +33,19 @@ gw_status gw_sentence_json(const char *folder, const char *part, const char *nam
     return status;
 }
 
+gw_status gw_sentence_settings(const char *folder, const char *part, const char *name,
+                               json_t **out) {
+    GW_TRY(gw_sentence_json(folder, part, name, out));
+    if (*out != NULL && !json_is_object(*out)) {
+        char path[PATH_BYTES];
+        json_decref(*out);
+        *out = NULL;
+        GW_TRY(join(folder, part, name, path));
+        return gw_fail(GW_E_TYPE, path, "must be a JSON object");
+    }
+    return GW_OK;
+}
+
 /* The module's config.json; where: its path for messages. */
 static gw_status read_config(const char *folder, const char *part, char where[PATH_BYTES],
                              json_t **out) {
@@ -353,7 +366,7 @@ static gw_status read_normalize(const char *folder, const char *part, const gw_s
         return GW_OK;
     }
     GW_TRY(join(folder, part, "config.json", path));
-    GW_TRY(gw_sentence_json(folder, part, "config.json", &root));
+    GW_TRY(gw_sentence_settings(folder, part, "config.json", &root));
     gw_status status =
         json_object_get(root, "module_input_name") != NULL ? check_names(path, root, s) : GW_OK;
     json_decref(root);

@@ -51,21 +51,26 @@ class Model:
     lora: adapters, PEFT folders or GGUF files, each a path or (path, scale): one, or a list, which are in all texts
     that choose nothing; or a dict of names, which are in texts that choose them. `adapters` has their names.
     lora_at_once: how many a text has at most, 1 to 4, each costs every row; 0: those of the list, of a dict one.
+
+    kv_host_layers: of how many of a card's layers the keys and values lie in main memory, where the card reads them
+    over its link: a number, "all", "none", or "auto", of as many as it has no room for.
     """
 
     def __init__(self, path: "str | os.PathLike[str]", *, device: str = "cpu", threads: int = 0, n_ctx: int = 0,
                  weights: "str | None" = None, images: bool = False, mmproj: "str | None" = None, kv_type: str = "f16",
-                 lora: "Files | None" = None, lora_at_once: int = 0) -> None:
+                 lora: "Files | None" = None, lora_at_once: int = 0, kv_host_layers: "int | str" = "auto") -> None:
         if n_ctx < 0:
             raise ValueError(f"n_ctx is {n_ctx}: a number of tokens, or 0")
         self._images = opened(path, mmproj) if images else None
         words = [ffi.new("char[]", os.fsencode(path)), ffi.new("char[]", device.encode()),
                  ffi.new("char[]", weights.encode()) if weights else ffi.NULL,
-                 ffi.new("char[]", os.fsencode(mmproj)) if mmproj else ffi.NULL]
+                 ffi.new("char[]", os.fsencode(mmproj)) if mmproj else ffi.NULL,
+                 ffi.new("char[]", str(kv_host_layers).encode())]
         self._kv_type = ffi.new("char[]", kv_type.encode())
         options = ffi.new("gw_model_options *", {"path": words[0], "device": words[1], "weights": words[2],
                                                  "mmproj": words[3], "images": images, "threads": threads,
-                                                 "n_ctx": n_ctx or -4096, "kv_type": self._kv_type})
+                                                 "n_ctx": n_ctx or -4096, "kv_type": self._kv_type,
+                                                 "kv_host_layers": words[4]})
         out = ffi.new("gw_model **")
         check(lib.gw_model_open_sized(options, ffi.sizeof("gw_model_options"), out))
         self._model: typing.Any = owned(out[0], lib.gw_model_free)

@@ -160,7 +160,8 @@ double gw_place_used(const gw_place_sizes *sizes, int device, int at);
 
 /* Where every block runs with N = n layers offloaded; where [(n_layers + 1) * n_blocks]. */
 void gw_place_spread(const gw_place *place, const gw_place_sizes *sizes, int n, gw_where *where);
-/* use [n_devices]. 1 when it fits everywhere; *tight (may be NULL): a device where it does not. */
+/* use [n_devices]. 1 when it fits everywhere; *tight (may be NULL): a device where it does not, 0
+ * where main memory has no room for caches of cards. */
 int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_where *where,
                   gw_place_use *use, int *tight);
 
@@ -200,6 +201,13 @@ void gw_place_host_caches(const gw_place *place, const gw_place_caches *caches,
  * use[d].kv_host, of d's own layers. use [n_devices], of all caches on their devices. */
 void gw_place_host_sizes(const gw_place *place, const gw_place_sizes *sizes, const gw_where *where,
                          gw_place_use *use);
+/* Has main memory room for the caches of cards, with those of the layers at home? Yes where there
+ * are none of cards: sessions may be shorter than options say. */
+int gw_place_hosting_fits(const gw_place *place, const gw_place_sizes *sizes,
+                          const gw_place_use *use);
+/* Says that it has not. */
+gw_status gw_place_refuse_hosting(const gw_place *place, const gw_place_sizes *sizes,
+                                  const gw_place_use *use);
 /* Of the layers as they are placed and gw_place_fits has them: what sessions may put on the
  * devices, and a sentence about what goes to main memory. GW_E_UNSUPPORTED: a given number cannot.
  */

@@ -517,6 +517,12 @@ int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_w
         use[d].scratch += d > 0 ? unpacked_room(sizes) : 0;
     }
     gw_place_host_sizes(place, sizes, where, use);
+    if (!gw_place_hosting_fits(place, sizes, use)) {
+        fits = 0;
+        if (tight != NULL) {
+            *tight = 0;
+        }
+    }
     for (int d = 0; d < place->n_devices; d++) {
         uint64_t need = use[d].weights + use[d].kv + use[d].scratch;
         if (use[d].layers == 0 && !use[d].head && d > 0) {
@@ -550,6 +556,9 @@ static gw_status refuse(const gw_place *place, const gw_place_sizes *sizes, cons
                         int n, int d, gw_where *room) {
     char need[GW_SIZE_TEXT], weights[GW_SIZE_TEXT], kv[GW_SIZE_TEXT], scratch[GW_SIZE_TEXT];
     char have[GW_SIZE_TEXT], away[GW_SIZE_TEXT], host[48] = "", fits[64];
+    if (d == 0) {
+        return gw_place_refuse_hosting(place, sizes, use);
+    }
     if (use[d].kv_host > 0) {
         snprintf(host, sizeof host, " and %s in main memory",
                  gw_text_size(use[d].kv_host, 4, away));
