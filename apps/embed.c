@@ -69,7 +69,7 @@ static void print_vectors(const gw_encoder_info *info, size_t rows, const float 
 static int embed_ids(const app_options *o, gw_model *model, gw_encoder *encoder) {
     gw_encoder_info info;
     gw_encoder_text text = {.ids = o->ids.at, .n = o->ids.n};
-    gw_encoder_describe(encoder, &info);
+    gw_encoder_get_info(encoder, &info);
     int code = app_check_ids(model, "--ids", &o->ids);
     code = code == APP_OK ? app_token_types(o, &text) : code;
     if (code != APP_OK) {
@@ -392,7 +392,7 @@ static void print_times(const gw_encoder *encoder) {
 
 static int embed_texts(embed_job *job) {
     const app_options *o = job->o;
-    gw_encoder_describe(job->encoder, &job->info);
+    gw_encoder_get_info(job->encoder, &job->info);
     if (job->info.per_token) {
         return vectors_rows(o, job->encoder);
     }

@@ -236,7 +236,7 @@ int app_encode(const app_options *o, gw_model *model, const gw_encoder *encoder,
                const app_items *items, size_t first, size_t n, const char *prefix,
                const char *query, app_encoded *out) {
     gw_encoder_info info;
-    gw_encoder_describe(encoder, &info);
+    gw_encoder_get_info(encoder, &info);
     size_t most = (size_t)info.n_ctx, tail = o->truncate ? tail_of(model, query) : 0;
     size_t prompt = 0;
     if (prefix != NULL) {

@@ -8,7 +8,7 @@
 static int score_ids(const app_options *o, gw_model *model, gw_encoder *encoder) {
     gw_encoder_info info;
     gw_encoder_text text = {.ids = o->ids.at, .n = o->ids.n};
-    gw_encoder_describe(encoder, &info);
+    gw_encoder_get_info(encoder, &info);
     int code = app_check_ids(model, "--ids", &o->ids);
     code = code == APP_OK ? app_token_types(o, &text) : code;
     if (code != APP_OK) {
@@ -66,7 +66,7 @@ static int score_documents(const app_options *o, gw_model *model, gw_encoder *en
     gw_encoder_info info;
     app_progress progress;
     int code = APP_OK;
-    gw_encoder_describe(encoder, &info);
+    gw_encoder_get_info(encoder, &info);
     size_t labels = (size_t)info.labels;
     scored *order = calloc(items->n, sizeof *order);
     float *scores = malloc(SLICE * (labels + 1) * sizeof *scores);

@@ -57,6 +57,13 @@ static inline gw_status gw_encoder_new(gw_model *model, const gw_encoder_options
     return gw_encoder_new_sized(model, options, sizeof *options, out);
 }
 void gw_encoder_free(gw_encoder *encoder);
+/* gw_encoder_info grows at its end: of out the first `size` bytes are written, 0 where this library
+ * knows nothing. */
+void gw_encoder_describe_sized(const gw_encoder *encoder, gw_encoder_info *out, size_t size);
+static inline void gw_encoder_get_info(const gw_encoder *encoder, gw_encoder_info *out) {
+    gw_encoder_describe_sized(encoder, out, sizeof *out);
+}
+/* For programs from before: the fields up to per_token, whatever is added. */
 void gw_encoder_describe(const gw_encoder *encoder, gw_encoder_info *out);
 
 /* The text that the model's files put before texts of this use ("query", "document"); name NULL:

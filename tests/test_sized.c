@@ -86,7 +86,32 @@ static void test_newer(void **state) {
     assert_non_null(strstr(gw_error_text(), "does not have"));
 }
 
+/* What is described: no byte of an older program's memory, zeros for a newer one. */
+static void test_described(void **state) {
+    (void)state;
+    const gw_encoder_options o = {.n_ctx = 64};
+    gw_encoder *e = NULL;
+    gw_encoder_info info;
+    assert_int_equal(gw_encoder_new(model, &o, &e), GW_OK);
+    gw_encoder_get_info(e, &info);
+    assert_true(info.causal && info.width > 0 && info.n_ctx == 64);
+    for (size_t size = 0; size <= sizeof info + 8; size++) {
+        _Alignas(16) unsigned char fenced[sizeof info + 16];
+        const unsigned char *own = (const void *)&info;
+        memset(fenced, 0xA5, sizeof fenced);
+        gw_encoder_describe_sized(e, (void *)fenced, size);
+        for (size_t i = 0; i < sizeof fenced; i++) {
+            assert_int_equal(fenced[i], i >= size ? 0xA5 : i < sizeof info ? own[i] : 0);
+        }
+    }
+    memset(&info, 0xA5, sizeof info);
+    gw_encoder_describe(e, &info);
+    assert_int_equal(info.per_token, 0);
+    gw_encoder_free(e);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_older), cmocka_unit_test(test_newer)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_older), cmocka_unit_test(test_newer),
+                                       cmocka_unit_test(test_described)};
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

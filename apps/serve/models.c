@@ -204,7 +204,7 @@ static gw_status open_encoder(entry *e, const app_options *o) {
                                         .cancel = signals_cancel()};
     gw_status status = gw_encoder_new(e->m.gw, &options, &e->m.encoder);
     if (status == GW_OK) {
-        gw_encoder_describe(e->m.encoder, &e->m.encodes);
+        gw_encoder_get_info(e->m.encoder, &e->m.encodes);
         e->m.n_ctx = e->m.encodes.n_ctx;
     }
     return status;

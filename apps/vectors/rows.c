@@ -211,7 +211,7 @@ int vectors_rows(const app_options *o, gw_encoder *encoder) {
     gw_encoder_use use = GW_USE_DOCUMENT;
     const char *prefix = "";
     double start = app_seconds();
-    gw_encoder_describe(encoder, &info);
+    gw_encoder_get_info(encoder, &info);
     int code = check_output(o);
     code = code == APP_OK ? choose_use(o, encoder, &use, &prefix) : code;
     code = code == APP_OK ? app_read_items(o, &items) : code;

@@ -337,7 +337,7 @@ class Model:
             check(lib.gw_encoder_new_sized(self._handle(), ffi.new("gw_encoder_options *"), ffi.sizeof("gw_encoder_options"), out))
             self._encoder = owned(out[0], lib.gw_encoder_free, self._model)
         info = ffi.new("gw_encoder_info *")
-        lib.gw_encoder_describe(self._encoder, info)
+        lib.gw_encoder_describe_sized(self._encoder, info, ffi.sizeof("gw_encoder_info"))
         return self._encoder, info
 
     def _texts(self, rows: "list[tuple[list[int], list[int] | None]]") -> "tuple[typing.Any, typing.Any]":

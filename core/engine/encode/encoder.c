@@ -297,7 +297,16 @@ void gw_encoder_free(gw_encoder *e) {
     free(e);
 }
 
-void gw_encoder_describe(const gw_encoder *encoder, gw_encoder_info *out) { *out = encoder->info; }
+void gw_encoder_describe_sized(const gw_encoder *encoder, gw_encoder_info *out, size_t size) {
+    const size_t own = sizeof encoder->info;
+    memset(out, 0, size);
+    memcpy(out, &encoder->info, size < own ? size : own);
+}
+
+void gw_encoder_describe(const gw_encoder *encoder, gw_encoder_info *out) {
+    gw_encoder_describe_sized(encoder, out,
+                              offsetof(gw_encoder_info, per_token) + sizeof out->per_token);
+}
 
 const char *gw_encoder_prompt(const gw_encoder *e, const char *name) {
     const char *text = NULL;
