@@ -261,12 +261,15 @@ static void test_main_memory(void **state) {
     gw_model_free(m);
     home_memory = all - 1;
     f = forecast("all", 0);
-    for (int i = 0; i <= n; i++) { /* without caches of cards sessions say so */
-        assert_int_equal(f->rows[i].fits, i == 0);
+    for (int i = 0; i <= n; i++) {
+        assert_int_equal(f->rows[i].fits, 0);
     }
     gw_forecast_free(f);
     assert_int_equal(gw_engine_open(&o, homes, &m), GW_E_NOMEM);
     assert_non_null(strstr(gw_error_text(), "of main memory"));
+    o.device = "cpu"; /* a model may be opened for shorter texts than its options say */
+    assert_int_equal(gw_engine_open(&o, homes, &m), GW_OK);
+    gw_model_free(m);
 }
 
 /* Two cards by layers, and both for each layer: a part of each card's. */

@@ -201,8 +201,9 @@ void gw_place_host_caches(const gw_place *place, const gw_place_caches *caches,
  * use[d].kv_host, of d's own layers. use [n_devices], of all caches on their devices. */
 void gw_place_host_sizes(const gw_place *place, const gw_place_sizes *sizes, const gw_where *where,
                          gw_place_use *use);
-/* Has main memory room for the caches of cards, with those of the layers at home? Yes where there
- * are none of cards: sessions may be shorter than options say. */
+/* Has main memory room for the caches that are there, of cards and of the layers at home? */
+int gw_place_home_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_place_use *use);
+/* The same; yes where there are none of cards: sessions may be shorter than options say. */
 int gw_place_hosting_fits(const gw_place *place, const gw_place_sizes *sizes,
                           const gw_place_use *use);
 /* Says that it has not. */

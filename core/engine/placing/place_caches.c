@@ -130,28 +130,36 @@ void gw_place_host_sizes(const gw_place *p, const gw_place_sizes *sizes, const g
     }
 }
 
-/* Caches of cards and of the layers at home; 0: of cards there are none. Weights do not count: those
- * at home may be pages of a file, which the system takes back. */
-static uint64_t home_bytes(const gw_place *p, const gw_place_use *use) {
-    uint64_t sum = 0;
+/* Caches in main memory, of cards and of the layers at home; *cards: those of cards. Weights do not
+ * count: those at home may be pages of a file, which the system takes back. */
+static uint64_t home_bytes(const gw_place *p, const gw_place_use *use, uint64_t *cards) {
+    *cards = 0;
     for (int d = 1; d < p->n_devices; d++) {
-        sum += use[d].kv_host;
+        *cards += use[d].kv_host;
     }
-    return sum > 0 ? sum + use[0].kv : 0;
+    return *cards + use[0].kv;
+}
+
+int gw_place_home_fits(const gw_place *p, const gw_place_sizes *sizes, const gw_place_use *use) {
+    uint64_t cards;
+    return sizes->room[0] == 0 || home_bytes(p, use, &cards) <= sizes->room[0];
 }
 
 int gw_place_hosting_fits(const gw_place *p, const gw_place_sizes *sizes, const gw_place_use *use) {
-    return sizes->room[0] == 0 || home_bytes(p, use) <= sizes->room[0];
+    uint64_t cards;
+    (void)home_bytes(p, use, &cards);
+    return cards == 0 || gw_place_home_fits(p, sizes, use);
 }
 
 gw_status gw_place_refuse_hosting(const gw_place *p, const gw_place_sizes *sizes,
                                   const gw_place_use *use) {
     char need[GW_SIZE_TEXT], have[GW_SIZE_TEXT];
+    uint64_t cards;
     return gw_fail(GW_E_NOMEM, "context",
                    "caches of %d tokens need %s of main memory, where layers of cards and of the "
                    "%s have theirs, and %s are free; ask for a shorter context or a smaller "
                    "--kv-type",
-                   sizes->n_ctx, gw_text_size(home_bytes(p, use), 4, need), p->info[0].id,
+                   sizes->n_ctx, gw_text_size(home_bytes(p, use, &cards), 4, need), p->info[0].id,
                    gw_text_size(sizes->room[0], 4, have));
 }
 
