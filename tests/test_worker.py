@@ -190,6 +190,20 @@ def test_refused(pair, tmp_path):
     assert done.returncode == 1 and "cannot listen on" in done.stderr
 
 
+def test_an_open_address(pair):
+    """A line says that nothing is encrypted, and how to come through ssh; on the loopback it is not there."""
+    assert not any("ssh" in line for line in pair[0].lines)
+    worker = subprocess.Popen([BIN, "worker", "--secret-file", pair[0].secret, "--listen", "0.0.0.0:0", "--keep", "0",
+                               "--device", "cpu"], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    try:
+        port = re.search(r"listening on 0\.0\.0\.0:(\d+)", worker.stderr.readline())[1]
+        assert f"'ssh -N -L {port}:127.0.0.1:{port} HOST'" in worker.stderr.readline()
+    finally:
+        worker.terminate()
+        assert worker.wait(timeout=20) == 0
+        worker.stderr.close()
+
+
 def test_one_client(pair):
     a = pair[0]
     child = subprocess.Popen([BIN, "run", "-m", LAYERS, "-p", "The sea", "-n", "100000", "--ignore-eos", "--context-shift",

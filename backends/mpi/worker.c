@@ -147,6 +147,18 @@ static gw_status try_devices(const worker *w) {
     return error[0] == '\0' ? GW_OK : gw_fail(GW_E_DEVICE, "worker", "%s", error);
 }
 
+/* Others than this host's own processes may come there. */
+static void say_open(const worker *w, const char *bound, const char *port) {
+    char line[256];
+    if (strncmp(bound, "127.", 4) != 0 && strcmp(bound, "::1") != 0) {
+        snprintf(line, sizeof line,
+                 "what clients send is not encrypted: on a network of others listen on 127.0.0.1, "
+                 "and let clients come by 'ssh -N -L %s:127.0.0.1:%s HOST'",
+                 port, port);
+        say(w, line);
+    }
+}
+
 static gw_status listen_on(worker *w) {
     char host[80], port[16], bound[64], line[160];
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list = NULL;
@@ -175,6 +187,7 @@ static gw_status listen_on(worker *w) {
                                                            : "listening on %s:%s",
              bound, port);
     say(w, line);
+    say_open(w, bound, port);
     return GW_OK;
 }
 
