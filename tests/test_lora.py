@@ -283,6 +283,8 @@ def test_requests_choose(server, adapters):
     assert text(server, lora=[{"id": 2, "scale": 1}, {"id": 0, "scale": 0.25}]) == lone(f"{one}:0.25", three)
     ids = [m["id"] for m in json.loads(server.ask("GET", "/v1/models")[2])["data"]]
     assert ids[1:] == ["one", "two"]
+    for asked, called in (({"model": "two"}, "two"), ({"model": "two", "lora": []}, ids[0]), ({"model": ids[0]}, ids[0]), ({}, ids[0])):
+        assert server.post("/v1/completions", {"prompt": "a", "max_tokens": 1, **asked})["model"] == called
 
 
 def test_company_and_cache_change_nothing(server, adapters):

@@ -231,6 +231,9 @@ static void on_model(void *user, model *m, const fault *f) {
                                      &j->lora, &own) != 0) {
         f = &own;
     }
+    if (!a->has_lora && adapters_find(models_adapters(j->s->models), a->model) >= 0) {
+        j->called = a->model;
+    }
     if (m == NULL || f != NULL) {
         job_fail(j, f);
         loop_post(j->s->loop, &j->events_task); /* which frees it */

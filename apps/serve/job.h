@@ -124,7 +124,8 @@ struct job {
     ask ask;
     fault f;
     model *m;
-    gw_lora_pick lora; /* that it has */
+    gw_lora_pick lora;  /* that it has */
+    const char *called; /* the adapter as which its model was asked for; or NULL */
     model_wait wait;
     loop_task work, back, events_task;
     int busy;      /* a worker has it */
@@ -163,7 +164,7 @@ int job_chat_text(job *j, int for_text, gw_chat_text *out);
 const char *choice_reason(const choice *c);
 json_t *job_usage(const job *j);
 json_t *job_timings(const job *j);
-const char *job_model(const job *j);
+const char *job_model(const job *j); /* or its adapter, by the name that the request has */
 const char *job_fingerprint(void);
 /* An object of a stream or an answer: id, object, created, model, system_fingerprint. */
 json_t *job_object(const job *j, const char *object);

@@ -13,7 +13,9 @@ const char *choice_reason(const choice *c) {
     return c->calls_made > 0 ? "tool_calls" : "stop";
 }
 
-const char *job_model(const job *j) { return j->m != NULL ? j->m->id : ""; }
+const char *job_model(const job *j) {
+    return j->called != NULL ? j->called : j->m != NULL ? j->m->id : "";
+}
 const char *job_fingerprint(void) { return "godwit-" GW_VERSION; }
 
 json_t *job_object(const job *j, const char *object) {

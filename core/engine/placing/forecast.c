@@ -33,8 +33,8 @@ static void fill_row(const gw_place *place, const gw_place_sizes *sizes, const g
     double prompt = 0.0, token = 0.0;
     gw_place_spread(place, sizes, n, where);
     row->offloaded = n;
-    row->fits = gw_place_fits(place, sizes, where, use, NULL) &&
-                gw_place_home_fits(place, sizes, use);
+    row->fits =
+        gw_place_fits(place, sizes, where, use, NULL) && gw_place_home_fits(place, sizes, use);
     gw_gauge_predict(place, sizes, speeds, where, &prompt, &token);
     row->prompt_rate = prompt > 0.0 ? sizes->chunk / prompt : 0.0;
     row->token_rate = token > 0.0 ? 1.0 / token : 0.0;
