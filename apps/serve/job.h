@@ -125,7 +125,7 @@ struct job {
     fault f;
     model *m;
     gw_lora_pick lora;  /* that it has */
-    const char *called; /* the adapter as which its model was asked for; or NULL */
+    const char *called; /* the adapter by which the request names the model; or NULL */
     model_wait wait;
     loop_task work, back, events_task;
     int busy;      /* a worker has it */

@@ -157,8 +157,8 @@ gw_status gw_place_refuse_hosting(const gw_place *p, const gw_place_sizes *sizes
     uint64_t cards;
     return gw_fail(GW_E_NOMEM, "context",
                    "caches of %d tokens need %s of main memory, where layers of cards and of the "
-                   "%s have theirs, and %s are free; ask for a shorter context or a smaller "
-                   "--kv-type",
+                   "%s have theirs, and %s are free; a shorter context or a smaller "
+                   "--kv-type may fit",
                    sizes->n_ctx, gw_text_size(home_bytes(p, use, &cards), 4, need), p->info[0].id,
                    gw_text_size(sizes->room[0], 4, have));
 }
