@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-# bench/kv_recall.py MODEL TEXT [--tokens N ...] [--program GODWIT] - what KV caches in few bits cost. Key-value lines
-# ("The password of the river is stone.") stand at even depths of a long text, and a model answers a question about each: how many
-# it gives back to the letter, how many of its answers are those with a cache in f16, and what the right one costs it.
-# Then the perplexity of the text by cache. The package is the one that this Python imports. Nothing is timed.
+# bench/kv_recall.py MODEL TEXT [--tokens N ...] [--types TYPE ...] [--program GODWIT] - what KV caches in few bits cost.
+# Key-value lines ("The password of the river is stone.") stand at even depths of a long text, and a model answers a
+# question about each: how many it gives back to the letter, how many of its answers are those with a cache in f16, and
+# what the right one costs it: the mean of all questions, and of their differences from f16, with its standard error
+# once by question and once by context, since questions of a context share its keys and values. Then the perplexity of
+# the text by cache. The package is the one that this Python imports. Nothing is timed.
 import argparse
 import math
 import pathlib
@@ -16,9 +18,11 @@ import godwit
 
 TYPES = ("f16", "q8_0", "q5_0", "q4_0")
 KEYS = ("river garden kitchen mountain castle forest bridge harbor village market school temple station island desert "
-        "valley").split()
+        "valley library museum prison church factory hotel cellar tower office palace farm theater stable chapel "
+        "cottage tavern").split()
 VALUES = ("stone tiger cloud apple silver winter candle rabbit violin pepper orange ladder mirror basket hammer "
-          "ribbon").split()
+          "ribbon copper falcon lemon marble needle ocean pencil razor saddle thunder umbrella velvet walnut zebra "
+          "butter dragon").split()
 ASKED = "\n\nQuestion: What is the password of the {0}?\nAnswer: The password of the {0} is"
 
 
@@ -70,6 +74,21 @@ def recall(o, text, kv_type, tokens):
     return answers, longest
 
 
+def error(x):
+    """The standard error of the mean of x."""
+    return float(numpy.std(x, ddof=1)) / math.sqrt(len(x)) if len(x) > 1 else math.nan
+
+
+def row(kv_type, length, answers, whole, lines):
+    """A line of the table: answers, and what they differ by from those with a cache in f16."""
+    n, same = len(answers), sum(a[0] == b[0] for a, b in zip(answers, whole))
+    more = numpy.array([a[2] - b[2] for a, b in zip(answers, whole)])
+    by_context = error(more.reshape(-1, lines).mean(axis=1))
+    won, lost = (sum(x[1] > y[1] for x, y in zip(*pair)) for pair in ((answers, whole), (whole, answers)))
+    return (f"| {kv_type} | {length} | {sum(a[1] for a in answers)} of {n} (+{won} -{lost}) | {same} of {n} | "
+            f"{sum(a[2] for a in answers) / n:.4f} | {more.mean():+.4f} | {error(more):.4f} | {by_context:.4f} |")
+
+
 def perplexity(program, path, text, kv_type, n_ctx, threads):
     done = subprocess.run([program, "perplexity", "-m", path, "-f", text, "-c", str(n_ctx), "--kv-type", kv_type, "-t",
                            str(threads)], capture_output=True, text=True, check=True)
@@ -81,21 +100,21 @@ def main():
     o.add_argument("model")
     o.add_argument("text")
     o.add_argument("--tokens", type=int, nargs="*", default=[2048, 8192])
-    o.add_argument("--lines", type=int, default=8, help="in a context, at most 16")
+    o.add_argument("--types", nargs="*", default=TYPES[1:], help="caches that are held against f16, as --kv-type")
+    o.add_argument("--lines", type=int, default=8, help="in a context, at most 32")
     o.add_argument("--contexts", type=int, default=4)
     o.add_argument("--program", help="measures perplexity, too")
     o.add_argument("--ctx", type=int, default=512)
     o.add_argument("-t", "--threads", type=int, default=0)
     o = o.parse_args()
     text = pathlib.Path(o.text).read_text()
-    print("| cache | tokens | given back | as with f16 | nats |\n|---|---:|---:|---:|---:|", flush=True)
+    print("| cache | tokens | given back | as with f16 | nats | more than f16 | error | by context |\n"
+          "|---|---:|---:|---:|---:|---:|---:|---:|", flush=True)
     for tokens in o.tokens:
-        for kv_type in TYPES:
-            answers, length = recall(o, text, kv_type, tokens)
-            whole = answers if kv_type == "f16" else whole
-            n, same = len(answers), sum(a[0] == b[0] for a, b in zip(answers, whole))
-            print(f"| {kv_type} | {length} | {sum(a[1] for a in answers)} of {n} | {same} of {n} | "
-                  f"{sum(a[2] for a in answers) / n:.4f} |", flush=True)
+        whole, length = recall(o, text, "f16", tokens)
+        for kv_type in ["f16", *o.types]:
+            answers = whole if kv_type == "f16" else recall(o, text, kv_type, tokens)[0]
+            print(row(kv_type, length, answers, whole, o.lines), flush=True)
     if o.program:
         print("\n| cache | perplexity | against f16 |\n|---|---:|---:|", flush=True)
         for kv_type in TYPES:
