@@ -239,6 +239,51 @@ static void pages_lie_in_several_allocations(void **state) {
     check_pages(gw_backend_opencl.alloc_mapped, 1);
 }
 
+/* A table of 8 rows that nothing changes is read where the file is mapped, by a device whose memory
+ * is the host's; without any of that it is copied. */
+static void check_place(const char *settings, size_t shift, int changes, int there) {
+    enum { ROWS = 8, COLS = 32 };
+    static _Alignas(64) unsigned char file[ROWS * COLS * 2 + 4], back[ROWS * COLS * 2];
+    struct gw_device *device = open_opencl(settings);
+    gw_tensor t = {.name = "table", .fmt = GW_FMT_F16, .n_dim = 2, .dim = {ROWS, COLS}};
+    gw_weight_source src = {.map = file + shift, .keep_rows = 1, .changes = changes};
+    uint64_t reserved = device->reserved, kept = 0;
+    for (size_t i = 0; i < sizeof file; i++) {
+        file[i] = (unsigned char)(i * 7);
+    }
+    assert_int_equal(gw_backend_opencl.load_weight(device, &t, &src), GW_OK);
+    assert_int_equal(t.layout, GW_LAYOUT_ROWS);
+    assert_true((device->reserved == reserved) == there);
+    assert_int_equal(gw_backend_opencl.stow(t.buf, &kept), GW_OK);
+    assert_int_equal(kept, t.buf->bytes);
+    assert_int_equal(gw_backend_opencl.restore(t.buf), GW_OK);
+    assert_int_equal(gw_backend_opencl.read(t.buf, 0, back, sizeof back), GW_OK);
+    assert_memory_equal(back, file + shift, sizeof back);
+    if (changes) {
+        static unsigned char other[sizeof back];
+        src.map = other;
+        assert_int_equal(gw_backend_opencl.fetch_weight(device, &t, &src, 0, ROWS / 2), GW_OK);
+        assert_int_equal(gw_backend_opencl.read(t.buf, 0, back, sizeof back), GW_OK);
+        assert_memory_equal(back, other, sizeof back / 2);
+        assert_memory_equal(back + sizeof back / 2, file + shift + sizeof back / 2, 32);
+    }
+    gw_backend_opencl.release(t.buf);
+    assert_int_equal(device->reserved, reserved);
+    gw_backend_opencl.close(device);
+}
+
+static void weights_are_read_where_they_are(void **state) {
+    struct gw_device *device = open_opencl("");
+    const int unified = device->unified;
+    (void)state;
+    gw_backend_opencl.close(device);
+    check_place("", 0, 0, unified);
+    check_place("", 0, 1, 0);
+    check_place("", 2, 0, 0);
+    check_place("copies", 0, 0, 0);
+    check_place("copies", 0, 1, 0);
+}
+
 static void ordinals_beyond_the_last_are_refused(void **state) {
     (void)state;
     struct gw_device *device = open_opencl("no-cache");
@@ -341,7 +386,7 @@ static void a_compiler_that_fails_leaves_the_processor(void **state) {
         print_message("SKIP: no OpenCL device here\n");
         skip();
     }
-    setenv("GODWIT_HIP_DRIVER", "none", 1); /* else a card would take the layers */
+    setenv("GODWIT_HIP_DRIVER", "none", 1);        /* else a card would take the layers */
     setenv("GODWIT_OPENCL", "fail-build,card", 1); /* card: chosen though it is a processor */
     assert_int_equal(gw_model_open(&any, &model), GW_OK);
     gw_model_describe(model, &info);
@@ -476,6 +521,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_roof_is_measured),
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(weights_are_read_where_they_are),
         cmocka_unit_test(a_failing_launch_loses_the_device),
         cmocka_unit_test(a_failing_build_shows_the_log),
         cmocka_unit_test(too_much_memory_is_refused),

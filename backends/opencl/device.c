@@ -148,7 +148,8 @@ static const char *lacking(const gw_cl_driver *cl, cl_device_id id) {
 
 /* GODWIT_OPENCL, for tests, comma-separated: item, team (kernels of items, or of teams where the
  * device can go it), group=N, local=BYTES (as if it took groups of so many work-items, had so much
- * local memory), floats=NAME (as if it computed floats so: kernels_cl/floats.cl), plain (no inline
+ * local memory), floats=NAME (as if it computed floats so: kernels_cl/floats.cl), copies (as if its
+ * memory were not the host's), plain (no inline
  * assembly, no name of an x86 instruction), shuffles (as if lanes exchanged values by instructions,
  * through local memory, and products of bytes were of signed ones), matrix (prompts on matrix
  * instructions, through local memory where the device has none), no-matrix (never), walk=GROUPS (a
@@ -169,6 +170,7 @@ static const gw_switch switches[] = {
     {"group=", GW_SWITCH_INT, AT(asked_group), 1, INT_MAX},
     {"local=", GW_SWITCH_INT, AT(asked_local), 0, INT_MAX},
     {"floats=", GW_SWITCH_TEXT, AT(floats), 0, 0},
+    {"copies", GW_SWITCH_SET, AT(unified), 0, 0},
     {"plain", GW_SWITCH_SET, AT(plain), 1, 0},
     {"shuffles", GW_SWITCH_SET, AT(shuffles), GW_CL_SHUFFLES_LOCAL, 0},
     {"shuffles", GW_SWITCH_SET, AT(dots), GW_CL_DOTS_SIGNED, 0},
@@ -217,6 +219,7 @@ static gw_status fill_device(struct gw_device *d, const gw_device_options *optio
     d->asked_group = d->asked_local = INT_MAX;
     d->item = (type & CL_DEVICE_TYPE_CPU) != 0;
     d->processor = (type & CL_DEVICE_TYPE_CPU) != 0;
+    d->unified = number_info(cl, d->id, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof(cl_bool)) != 0;
     d->walk_rows = 1;
     d->exact = options != NULL && options->exact;
     d->asked_walkers = -1;

@@ -49,6 +49,7 @@ struct gw_device {
     int nvidia;                    /* inline PTX is understood                    */
     int shuffles, dots;            /* GW_CL_SHUFFLES_.., GW_CL_DOTS_..; 0: plain OpenCL */
     int matrix;                    /* prompts on matrix instructions              */
+    int unified;                   /* memory is the host's                        */
     int doubles;                   /* kernels may have them                       */
     int exact;                     /* float weights of prompts to the CPU's bits  */
     int hints;                     /* PTX loads say which caches to use           */
@@ -112,7 +113,7 @@ cl_command_queue gw_cl_timed(struct gw_device *device);
 cl_int gw_cl_build(const struct gw_device *device, cl_program program, const char *options);
 gw_status gw_cl_roof(struct gw_device *device, gw_roof *out);
 
-/* ---- buffers (memory.c, layout.c) ------------------------------------------------------------ */
+/* ---- buffers (memory.c, weights.c, layout.c) ------------------------------------------------- */
 
 /* Rows [first, first + rows) of a weight in one allocation; offsets of the planes in bytes. */
 typedef struct gw_cl_pinned {
@@ -124,6 +125,7 @@ typedef struct gw_cl_chunk {
     cl_mem mem; /* NULL: stowed */
     size_t bytes;
     int in_host;       /* gw_cl_alloc_mapped: no memory of the device */
+    int is_there;      /* rows of a mapped file, read in place */
     gw_cl_pinned kept; /* its bytes on the host once it was stowed */
     int64_t first, rows;
     cl_ulong low, high, head, sub;
@@ -146,6 +148,10 @@ gw_status gw_cl_alloc_pages(struct gw_device *device, size_t bytes, size_t page_
 gw_status gw_cl_alloc_mapped(struct gw_device *device, size_t bytes, size_t page_bytes,
                              struct gw_buffer **out);
 gw_status gw_cl_new_mem(struct gw_device *device, size_t bytes, cl_mem *out);
+/* A buffer of up to n_chunks allocations, and one more of these: of the device, of the host
+ * (in_host), or, not NULL, what lies there already, which nothing may write to. */
+gw_status gw_cl_new_buffer(struct gw_device *device, int n_chunks, struct gw_buffer **out);
+gw_status gw_cl_add_chunk(struct gw_buffer *buffer, size_t bytes, int in_host, const void *there);
 /* The host's memory, zeros, that copies come from and go to while the host goes on: with ordinary
  * memory some drivers wait for the copy, and so for all that is queued before it. */
 gw_status gw_cl_pin(struct gw_device *device, size_t bytes, gw_cl_pinned *out);

@@ -26,6 +26,7 @@ static gw_status add_entry(gw_weights *w, size_t begin, size_t i) {
     gw_tensor *place = place_for(w, begin, &e->t);
     if (place == NULL) {
         gw_weight_source src = gw_entry_source(e);
+        src.changes = 1;
         gw_tensor t = e->t;
         t.buf = NULL;
         gw_status status = d->backend->load_weight(d->device, &t, &src);

@@ -31,6 +31,7 @@ typedef struct gw_weight_source {
     gw_status (*rows)(const struct gw_weight_source *src, int64_t first, int64_t n, void *dst);
     const void *state; /* the producer's */
     int keep_rows;     /* 1: rows are looked up one by one (embedding): stays GW_LAYOUT_ROWS */
+    int changes;       /* 1: rows of other weights will come in its place (fetch_weight) */
     int thin;          /* 1: B of adapters, few columns: GW_LAYOUT_ROWS if that suits the backend */
 } gw_weight_source;
 
