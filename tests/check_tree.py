@@ -153,8 +153,8 @@ def tests_registered():
 def kernels_found():
     """Kernels of HIP that would be compiled at run time from another file than has them. Variants of
     products are found by their suffix instead, those of tests by the tests."""
-    listed = tree.ROOT / "backends/hip/program.c"
-    table = re.findall(r'\{"(gw_[\w*]+)",\s*"(kernels_hip/[\w/.]+)"\}', listed.read_text())
+    listed = tree.ROOT / "backends/hip/places.c"
+    table = re.findall(r'\{"(gw_[\w*]+)",\s*\w+,\s*"(kernels_hip/[\w/.]+)"\}', listed.read_text())
     if len(table) < 40:
         yield f"{tree.rel(listed)}: the table of kernels is not read"
     for path in sources((".hip",)):

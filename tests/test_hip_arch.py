@@ -1,5 +1,7 @@
 # tests/test_hip_arch.py - the table of processors, kernels_hip/arch.h: what its rows become for the
-# preprocessor, and what is built for a processor without a row.
+# preprocessor, and what is built for a processor without a row. tools/test hip-all: every kernel that a
+# processor has is compiled for it, and no other is there.
+import os
 import pathlib
 import re
 import shutil
@@ -56,3 +58,22 @@ def test_a_name_in_no_row(name):
     done = preprocessed(name, near)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[-2:] == (["0", "NONE"] if name.startswith("gfx") else ["0", "SIGNED"])
+
+
+# By release of NVRTC (tools/setup hip-all): 13 knows none before sm_75. sm_90a is what cards of sm_90 get.
+WHOLE = [(12, "sm_61"), (12, "sm_90a"), *((13, arch) for arch in ("sm_75", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"))]
+
+
+@pytest.mark.parametrize("release,arch", WHOLE)
+def test_every_kernel(release, arch):
+    """Whole files have the kernels that backends/hip/places.c says, and no others (test_hip_compile.c)."""
+    if "GODWIT_HIP_KINDS" in os.environ:
+        pytest.skip("tools/test hip-all compiles them: minutes of a processor")
+    folders = [path.parent for path in (ROOT / f"build/nvrtc-{release}").rglob(f"libnvrtc.so.{release}")]
+    program = pathlib.Path(os.environ.get("GODWIT_BUILD", "")) / "tests/test_hip_compile"
+    if not folders or not program.is_file():
+        pytest.skip(f"no NVRTC {release} (tools/setup hip-all), or no emulator in this build")
+    env = {**os.environ, "LD_LIBRARY_PATH": str(folders[0]), "GODWIT_HIP_ARCH": arch}
+    done = subprocess.run([program], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert "[       OK ] test_nvrtc" in done.stdout + done.stderr, done.stderr

@@ -4,6 +4,8 @@
  * processes as processors: hiprtc takes one thread only.
  * GODWIT_HIP_KINDS=1: not every kernel, but each kind of them in some weight format, and each
  * format. tools/test hip-all has every kernel, and compiles all with hipcc and nvcc, too.
+ * GODWIT_HIP_ARCH=sm_61,gfx1100: whole files for those processors in place of that, which have the
+ * kernels that backends/hip/places.c says, and no others.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,6 +23,7 @@
 #include "core/tensor/formats.h"
 
 enum { MOST = 1000, LENGTH = 64, FEWEST = 200, WORKERS = 64, NOT_HERE = 255 };
+enum { MOST_ARCHS = 64, ARCH = 16 };
 
 static char kernels[MOST][LENGTH];
 static int n_kernels;
@@ -145,19 +148,15 @@ static int spilled(const char *code, size_t bytes) {
     return most;
 }
 
-/* Where a kernel can be made: those on matrix instructions of four waves for one processor alone.
- * NULL: nowhere. */
+/* sm_90a where the common processor has no such kernel and a compiler knows that one; NULL:
+ * nowhere. */
 static const char *arch_of(const char *kernel, const gw_hip_compiler *compiler, int nvidia) {
-    static const char *const four[] = {"gw_gemm_group_", "gw_gemm_wide_", "gw_spread",
-                                       "gw_attend_digits_group_"};
-    for (size_t i = 0; i < sizeof four / sizeof four[0]; i++) {
-        if (strncmp(kernel, four[i], strlen(four[i])) == 0) {
-            return nvidia && gw_hip_compiler_major(compiler) >= 12 ? "sm_90a" : NULL;
-        }
+    const char *common = nvidia ? "sm_80" : "gfx90a";
+    if (gw_hip_arch_has(common, kernel)) {
+        return common;
     }
-    const char *other = getenv("GODWIT_HIP_ARCH"); /* of arch.h, for one of the two compilers */
-    const int theirs = other != NULL && (strncmp(other, "sm_", 3) == 0) == nvidia;
-    return theirs ? other : nvidia ? "sm_80" : "gfx90a";
+    int newer = nvidia && gw_hip_compiler_major(compiler) >= 12;
+    return newer && gw_hip_arch_has("sm_90a", kernel) ? "sm_90a" : NULL;
 }
 
 /* Every `of`-th kernel; how many do not build. The parent never opens a compiler before it forks.
@@ -188,16 +187,84 @@ static int build(int nvidia, int first, int of) {
     return compiler == NULL ? NOT_HERE : bad < 100 ? bad : 100;
 }
 
+/* GODWIT_HIP_ARCH: processors of arch.h, with commas; those of one of the two compilers. */
+static int list_archs(int nvidia, char archs[MOST_ARCHS][ARCH]) {
+    const char *p = getenv("GODWIT_HIP_ARCH");
+    int n = 0;
+    while (p != NULL && *p != '\0') {
+        size_t length = strcspn(p, ",");
+        if ((strncmp(p, "sm_", 3) == 0) == nvidia && n < MOST_ARCHS && length < ARCH) {
+            snprintf(archs[n++], ARCH, "%.*s", (int)length, p);
+        }
+        p += length + (p[length] == ',');
+    }
+    return n;
+}
+
+/* A file for a processor makes those of its kernels that places.c says, and no others. */
+static int check_file(const gw_hip_compiler *compiler, const char *file, const char *arch) {
+    void *code = NULL;
+    size_t bytes = 0;
+    int bad = 0;
+    if (gw_hip_compile_file(compiler, file, arch, &code, &bytes) != GW_OK) {
+        fprintf(stderr, "%s\n", gw_error_text());
+        return 1;
+    }
+    for (int i = 0; i < n_kernels; i++) {
+        const char *of = gw_hip_file_of(kernels[i]);
+        const int made = has(code, bytes, kernels[i]);
+        const int meant = of != NULL && strcmp(of, file) == 0 && gw_hip_arch_has(arch, kernels[i]);
+        if (made != meant) {
+            fprintf(stderr, "%s for %s has %s %s; backends/hip/places.c says otherwise\n", file,
+                    arch, made ? "the kernel" : "no kernel", kernels[i]);
+            bad++;
+        }
+    }
+    free(code);
+    return bad;
+}
+
+/* Whether kernel i is the first of its file. */
+static int begins_file(int i) {
+    const char *file = gw_hip_file_of(kernels[i]);
+    for (int j = 0; j < i && file != NULL; j++) {
+        const char *other = gw_hip_file_of(kernels[j]);
+        if (other != NULL && strcmp(other, file) == 0) {
+            return 0;
+        }
+    }
+    return file != NULL;
+}
+
+/* Every `of`-th file, for all processors that are named. */
+static int build_files(int nvidia, int first, int of) {
+    char archs[MOST_ARCHS][ARCH];
+    const gw_hip_compiler *compiler = gw_hip_compiler_open(nvidia);
+    const int n = list_archs(nvidia, archs);
+    int bad = 0, files = 0;
+    for (int i = 0; i < n_kernels && compiler != NULL; i++) {
+        const int mine = begins_file(i) && files++ % of == first;
+        for (int a = 0; a < n && mine; a++) {
+            bad += check_file(compiler, gw_hip_file_of(kernels[i]), archs[a]);
+        }
+    }
+    return compiler == NULL ? NOT_HERE : bad < 100 ? bad : 100;
+}
+
 static void build_all(int nvidia) {
     pid_t workers[WORKERS];
+    char archs[MOST_ARCHS][ARCH];
     long n = sysconf(_SC_NPROCESSORS_ONLN);
-    int bad = 0, absent = 0;
+    int bad = 0, absent = 0, named = getenv("GODWIT_HIP_ARCH") != NULL;
+    if (named && list_archs(nvidia, archs) == 0) {
+        skip();
+    }
     n = n < 1 ? 1 : n > WORKERS ? WORKERS : n;
     for (int i = 0; i < n; i++) {
         workers[i] = fork();
         assert_true(workers[i] >= 0);
         if (workers[i] == 0) {
-            _exit(build(nvidia, i, (int)n));
+            _exit((named ? build_files : build)(nvidia, i, (int)n));
         }
     }
     for (int i = 0; i < n; i++) {
@@ -224,6 +291,30 @@ static void test_hiprtc(void **state) {
     build_all(0);
 }
 
+static void test_who_has_a_kernel(void **state) {
+    static const char *const has_not[][2] = {
+        {"sm_61", "gw_gemm_q4_0"},
+        {"sm_75", "gw_linear_q4_0_wide"},
+        {"gfx90a", "gw_linear_q4_0_many"},
+        {"sm_90", "gw_gemm_group_q4_0"},
+        {"gfx1030", "gw_narrow"},
+        {"gfx942", "gw_attend_digits_group_128"},
+        {"sm_90a", "norm"},
+    };
+    static const char *const has_it[][2] = {
+        {"sm_61", "gw_gemm_plain_q4_0"},   {"sm_75", "gw_attend_digits_128"},
+        {"gfx90a", "gw_linear_q4_0_wide"}, {"sm_90a", "gw_gemm_group_q4_0"},
+        {"gfx1100", "gw_narrow"},          {"sm_120", "gw_linear_q4_0_many"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof has_not / sizeof has_not[0]; i++) {
+        assert_false(gw_hip_arch_has(has_not[i][0], has_not[i][1]));
+    }
+    for (size_t i = 0; i < sizeof has_it / sizeof has_it[0]; i++) {
+        assert_true(gw_hip_arch_has(has_it[i][0], has_it[i][1]));
+    }
+}
+
 static void test_what_is_no_kernel(void **state) {
     void *code = NULL;
     size_t bytes = 0;
@@ -241,6 +332,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nvrtc),
         cmocka_unit_test(test_hiprtc),
+        cmocka_unit_test(test_who_has_a_kernel),
         cmocka_unit_test(test_what_is_no_kernel),
     };
     return cmocka_run_group_tests(tests, list_kernels, NULL);

@@ -133,9 +133,8 @@ static gw_status take_code(const gw_hip_compiler *c, rtc_program program, const 
 /* Contraction off; division, square root and subnormal numbers are IEEE by default. */
 void gw_hip_options_for(const gw_hip_compiler *c, const char *arch, const char *extra,
                         gw_hip_options *out) {
-    static const char *const nvidia[] = {"-std=c++17", "--fmad=false", "-default-device",
-                                         "-DGW_ONLY"};
-    static const char *const amd[] = {"-std=c++17", "-ffp-contract=off", "-O3", "-DGW_ONLY"};
+    static const char *const nvidia[] = {"-std=c++17", "--fmad=false", "-default-device"};
+    static const char *const amd[] = {"-std=c++17", "-ffp-contract=off", "-O3"};
     *out = (gw_hip_options){.n = 0};
     snprintf(out->target, sizeof out->target,
              c->nvidia ? "--gpu-architecture=%.32s" : "--offload-arch=%.32s", arch);
@@ -163,11 +162,15 @@ gw_status gw_hip_compile(const gw_hip_compiler *c, const gw_hip_text *source, co
                          const gw_hip_text *headers, size_t n_headers,
                          const gw_hip_options *options, void **out, size_t *bytes) {
     char only[96];
-    const char *given[GW_HIP_OPTIONS + 1];
+    const char *given[GW_HIP_OPTIONS + 2];
     rtc_program program = NULL;
-    snprintf(only, sizeof only, "-DGW_ONLY_%.64s", kernel);
+    int n = options->n;
     memcpy(given, options->at, sizeof options->at);
-    given[options->n] = only;
+    if (kernel != NULL) {
+        snprintf(only, sizeof only, "-DGW_ONLY_%.64s", kernel);
+        given[n++] = "-DGW_ONLY";
+        given[n++] = only;
+    }
     const char **lists = calloc(2 * n_headers + 1, sizeof *lists);
     if (lists == NULL) {
         return gw_fail(GW_E_NOMEM, "hip", "no memory for building %s", source->name);
@@ -182,10 +185,11 @@ gw_status gw_hip_compile(const gw_hip_compiler *c, const gw_hip_text *source, co
     if (error != 0) {
         return gw_fail(GW_E_DEVICE, "hip", "the compiler takes no program (error %d)", error);
     }
-    error = GW_WAITED(c->Compile(program, options->n + 1, given));
-    gw_status status =
-        error == 0 ? take_code(c, program, source->name, out, bytes)
-                   : failed(c, program, source->name, kernel, strchr(options->target, '=') + 1);
+    error = GW_WAITED(c->Compile(program, n, given));
+    gw_status status = error == 0
+                           ? take_code(c, program, source->name, out, bytes)
+                           : failed(c, program, source->name, kernel != NULL ? kernel : "all",
+                                    strchr(options->target, '=') + 1);
     c->Destroy(&program);
     return status;
 }

@@ -33,13 +33,20 @@ typedef struct gw_hip_options { /* points into itself: not to be copied */
 void gw_hip_options_for(const gw_hip_compiler *compiler, const char *arch, const char *extra,
                         gw_hip_options *out);
 
-/* Code of one kernel of a text, malloc'd. GW_E_DEVICE with the first lines of the compiler's log,
+/* Code of one kernel of a text, or of all that are in it (NULL), malloc'd. GW_E_DEVICE with the first lines of the compiler's log,
  * GW_E_NOMEM. NVRTC: several threads at once; hiprtc: one. */
 gw_status gw_hip_compile(const gw_hip_compiler *compiler, const gw_hip_text *source,
                          const char *kernel, const gw_hip_text *headers, size_t n_headers,
                          const gw_hip_options *options, void **out, size_t *bytes);
-/* The same from the texts of this build (program.c). */
+/* The same from the texts of this build (program.c): of one kernel, and of all in a file. */
 gw_status gw_hip_compile_kernel(const gw_hip_compiler *compiler, const char *kernel,
                                 const char *arch, void **out, size_t *bytes);
+gw_status gw_hip_compile_file(const gw_hip_compiler *compiler, const char *file, const char *arch,
+                              void **out, size_t *bytes);
+
+/* places.c: the file of a kernel, NULL where no name is like it; and whether what is compiled for
+ * arch has the kernel: others need matrix instructions, or copies, that it has none of. */
+const char *gw_hip_file_of(const char *kernel);
+int gw_hip_arch_has(const char *arch, const char *kernel);
 
 #endif

@@ -36,78 +36,6 @@ static const char stdint_text[] = "#pragma once\n"
                                   "typedef __INT64_TYPE__ int64_t;\n"
                                   "typedef __UINT64_TYPE__ uint64_t;\n";
 
-/* Which file has a kernel: the first line that fits. tests/test_hip_compile.c finds what is
- * missing. */
-/* clang-format off */
-static const struct {
-    const char *kernel, *file;
-} places[] = {
-    {"gw_*_many",          "kernels_hip/linear/linear_many.hip"},
-    {"gw_experts_many_*",  "kernels_hip/experts/experts_many.hip"},
-    {"gw_*_wide",          "kernels_hip/linear/linear_wide.hip"},
-    {"gw_linear_*_four",   "kernels_hip/linear/linear_four.hip"},
-    {"gw_glu_*_four",      "kernels_hip/linear/linear_four.hip"},
-    {"gw_linear_*_pieces", "kernels_hip/linear/linear_pieces.hip"},
-    {"gw_glu_*_pieces",    "kernels_hip/linear/linear_pieces.hip"},
-    {"gw_linear_f*",       "kernels_hip/linear/linear_float.hip"}, /* f32, f16 */
-    {"gw_glu_f*",          "kernels_hip/linear/linear_float.hip"},
-    {"gw_linear_bf16*",    "kernels_hip/linear/linear_float.hip"},
-    {"gw_glu_bf16*",       "kernels_hip/linear/linear_float.hip"},
-    {"gw_linear_e4m3*",    "kernels_hip/linear/linear_float.hip"},
-    {"gw_glu_e4m3*",       "kernels_hip/linear/linear_float.hip"},
-    {"gw_linear_nvfp4*",   "kernels_hip/linear/linear_float.hip"},
-    {"gw_glu_nvfp4*",      "kernels_hip/linear/linear_float.hip"},
-    {"gw_linear_*",        "kernels_hip/linear/linear.hip"},
-    {"gw_glu_*",           "kernels_hip/linear/linear.hip"},
-    {"gw_gemm_large_*",    "kernels_hip/gemm/gemm_large.hip"},
-    {"gw_gemm_group_*",    "kernels_hip/gemm/gemm_group.hip"},
-    {"gw_gemm_wide_*",     "kernels_hip/gemm/gemm_wide.hip"},
-    {"gw_spread*",         "kernels_hip/gemm/gemm_group.hip"},
-    {"gw_gemm_half_*",     "kernels_hip/gemm/gemm_half.hip"},
-    {"gw_narrow",          "kernels_hip/gemm/gemm_half.hip"},
-    {"gw_gemm_ordered_*",  "kernels_hip/gemm/gemm_float.hip"},
-    {"gw_gemm_join",       "kernels_hip/gemm/gemm_float.hip"},
-    {"gw_gemm_*",          "kernels_hip/gemm/gemm.hip"},
-    {"gw_attend_block_*",  "kernels_hip/attention/attend_block.hip"},
-    {"gw_attend_rows_*",   "kernels_hip/attention/attend_rows.hip"},
-    {"gw_attend_split_*",  "kernels_hip/attention/attend_split.hip"},
-    {"gw_attend_join_*",   "kernels_hip/attention/attend_join.hip"},
-    {"gw_attend_group_*",  "kernels_hip/attention/attend_group.hip"},
-    {"gw_attend_prompt_half_*", "kernels_hip/attention/attend_prompt_half.hip"},
-    {"gw_attend_prompt_*", "kernels_hip/attention/attend_prompt.hip"},
-    {"gw_latent_*",        "kernels_hip/attention/attend_latent.hip"},
-    {"gw_attend_more_*",   "kernels_hip/attention/attend_more.hip"},
-    {"gw_attend_digits_make_*", "kernels_hip/attention/attend_digits_make.hip"},
-    {"gw_attend_digits_join", "kernels_hip/attention/attend_digits_make.hip"},
-    {"gw_attend_digits_group_*", "kernels_hip/attention/attend_digits_group.hip"},
-    {"gw_attend_digits_*", "kernels_hip/attention/attend_digits.hip"},
-    {"gw_attend_codes_*",  "kernels_hip/attention/attend_codes.hip"},
-    {"gw_attend_*",        "kernels_hip/attention/attention.hip"},
-    {"gw_cells_*",         "kernels_hip/attention/cells.hip"},
-    {"gw_experts_sum_*",   "kernels_hip/experts/experts_sum.hip"},
-    {"gw_experts_each_*",  "kernels_hip/experts/experts_sum.hip"},
-    {"gw_experts_gemm_*",  "kernels_hip/experts/experts_gemm.hip"},
-    {"gw_experts_glu_*",   "kernels_hip/experts/experts_decode.hip"},
-    {"gw_experts_down_*",  "kernels_hip/experts/experts_decode.hip"},
-    {"gw_experts_*",       "kernels_hip/experts/experts.hip"},
-    {"gw_lora_expert_*",   "kernels_hip/experts/adapters_expert.hip"},
-    {"gw_lora_*",          "kernels_hip/experts/adapters.hip"},
-    {"gw_router_*",        "kernels_hip/rows/router.hip"},
-    {"gw_exchange_*",      "kernels_hip/rows/exchange.hip"},
-    {"gw_listed_*",        "kernels_hip/rows/listed.hip"},
-    {"gw_ngram_*",         "kernels_hip/rows/ngram.hip"},
-    {"gw_more_*",          "kernels_hip/rows/more.hip"},
-    {"gw_state_prompt_*",  "kernels_hip/rows/state_prompt.hip"},
-    {"gw_state_step_*",    "kernels_hip/rows/state_step.hip"},
-    {"gw_gates_*",         "kernels_hip/rows/gates.hip"},
-    {"gw_state_*",         "kernels_hip/rows/state.hip"},
-    {"gw_sample",          "kernels_hip/rows/sample.hip"},
-    {"gw_roof_*",          "kernels_hip/roof.hip"},
-    {"gw_pack_*",          "kernels_hip/pack.hip"},
-    {"gw_*",               "kernels_hip/rows/rows.hip"},
-};
-/* clang-format on */
-
 /* Compiling one kernel. */
 typedef struct job {
     gw_hip_program *program;
@@ -244,47 +172,25 @@ static gw_hip_text *list_headers(size_t *n) {
     return out;
 }
 
-/* Is name of the pattern, whose stars stand for any characters? */
-static int fits(const char *pattern, const char *name) {
-    const char *star = NULL, *tried = NULL; /* the last star, and where what follows it was tried */
-    while (*name != '\0') {
-        if (*pattern == '*') {
-            star = pattern++;
-            tried = name;
-        } else if (*pattern == *name) {
-            pattern++;
-            name++;
-        } else if (star != NULL) {
-            pattern = star + 1;
-            name = ++tried;
-        } else {
-            return 0;
-        }
-    }
-    return pattern[strspn(pattern, "*")] == '\0';
-}
-
-static gw_hip_text text_with(const char *kernel) {
-    size_t i = 0;
-    while (i < sizeof places / sizeof places[0] && !fits(places[i].kernel, kernel)) {
-        i++;
-    }
+static gw_hip_text text_of(const char *file) {
     for (const embedded *f = gw_hip_files; f->name != NULL; f++) {
-        if (i < sizeof places / sizeof places[0] && strcmp(f->name, places[i].file) == 0) {
+        if (strcmp(f->name, file) == 0) {
             return (gw_hip_text){f->name, f->bytes};
         }
     }
     return (gw_hip_text){NULL, NULL};
 }
 
-gw_status gw_hip_compile_kernel(const gw_hip_compiler *compiler, const char *kernel,
-                                const char *arch, void **code, size_t *bytes) {
-    gw_hip_text source = text_with(kernel);
+static gw_hip_text text_with(const char *kernel) {
+    const char *file = gw_hip_file_of(kernel);
+    return file != NULL ? text_of(file) : (gw_hip_text){NULL, NULL};
+}
+
+/* kernel: NULL for all of the text. */
+static gw_status compile_text(const gw_hip_compiler *compiler, gw_hip_text source,
+                              const char *kernel, const char *arch, void **code, size_t *bytes) {
     gw_hip_options options;
     size_t n;
-    if (source.name == NULL) {
-        return gw_fail(GW_E_DEVICE, "hip", "no file has the kernel %s", kernel);
-    }
     gw_hip_text *headers = list_headers(&n);
     if (headers == NULL) {
         return GW_E_NOMEM;
@@ -293,6 +199,24 @@ gw_status gw_hip_compile_kernel(const gw_hip_compiler *compiler, const char *ker
     gw_status status = gw_hip_compile(compiler, &source, kernel, headers, n, &options, code, bytes);
     free(headers);
     return status;
+}
+
+gw_status gw_hip_compile_kernel(const gw_hip_compiler *compiler, const char *kernel,
+                                const char *arch, void **code, size_t *bytes) {
+    gw_hip_text source = text_with(kernel);
+    if (source.name == NULL) {
+        return gw_fail(GW_E_DEVICE, "hip", "no file has the kernel %s", kernel);
+    }
+    return compile_text(compiler, source, kernel, arch, code, bytes);
+}
+
+gw_status gw_hip_compile_file(const gw_hip_compiler *compiler, const char *file, const char *arch,
+                              void **code, size_t *bytes) {
+    gw_hip_text source = text_of(file);
+    if (source.name == NULL) {
+        return gw_fail(GW_E_DEVICE, "hip", "this build has no file %s", file);
+    }
+    return compile_text(compiler, source, NULL, arch, code, bytes);
 }
 
 /* The part of a key that all kernels share. */

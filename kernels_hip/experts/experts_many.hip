@@ -322,9 +322,6 @@ __device__ static inline void many(const gw_experts_params &p, unsigned char *sh
 #define MANY(glu, ...)                                                                             \
     GW_SHARED_DYNAMIC(unsigned char, shared);                                                      \
     many<format<__VA_ARGS__>, glu>(p, shared)
-#else
-#define MANY(glu, ...) (void)p /* the host does not launch these */
-#endif
 #define KERNELS(NAME, name, ...)                                                                   \
     GW_KERNEL(gw_experts_many_glu_##name, struct gw_experts_params, GW_EXPERTS_THREADS, 2) {       \
         MANY(1, __VA_ARGS__);                                                                      \
@@ -333,3 +330,4 @@ __device__ static inline void many(const gw_experts_params &p, unsigned char *sh
         MANY(0, __VA_ARGS__);                                                                      \
     }
 GW_STRIP_KERNELS(KERNELS)
+#endif

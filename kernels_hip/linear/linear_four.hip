@@ -5,9 +5,6 @@
 
 #if GW_MMA
 #define PRODUCT(glu, ...) gw_product<gw_few<format<__VA_ARGS__>>, glu>(p)
-#else
-#define PRODUCT(glu, ...) (void)p /* the host does not launch these */
-#endif
 #define KERNELS(NAME, name, ...)                                                                   \
     GW_KERNEL(gw_linear_##name##_four, struct gw_linear_params, GW_LINEAR_BLOCK(4, GW_COPIES, 0),  \
               1) {                                                                                 \
@@ -18,3 +15,4 @@
         PRODUCT(1, __VA_ARGS__);                                                                   \
     }
 GW_STRIP_KERNELS(KERNELS)
+#endif

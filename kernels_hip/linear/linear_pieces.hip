@@ -4,12 +4,11 @@
 #include "kernels_hip/linear/linear_pieces.h"
 #include "kernels_hip/linear/linear_wide.h"
 
-#if GW_MMA && GW_COPIES
+#if GW_MMA
+#if GW_COPIES
 #define PRODUCT(glu, ...) gw_product<gw_wide<format<__VA_ARGS__>>, glu, 1>(p)
-#elif GW_MMA
-#define PRODUCT(glu, ...) gw_product_in_pieces<gw_wide<format<__VA_ARGS__>>, glu>(p)
 #else
-#define PRODUCT(glu, ...) (void)p /* the host does not launch these */
+#define PRODUCT(glu, ...) gw_product_in_pieces<gw_wide<format<__VA_ARGS__>>, glu>(p)
 #endif
 #define KERNELS(NAME, name, ...)                                                                   \
     GW_KERNEL(gw_linear_##name##_pieces, struct gw_linear_params,                                  \
@@ -21,3 +20,4 @@
         PRODUCT(1, __VA_ARGS__);                                                                   \
     }
 GW_STRIP_KERNELS(KERNELS)
+#endif
