@@ -16,6 +16,7 @@ BUILD = pathlib.Path(os.environ.get("GODWIT_BUILD", ""))
 SYSTEM = os.environ.get("GODWIT_HIP_DRIVER") == "system"
 EMULATORS = {n: BUILD / f"emulator/libgodwit_emu{n}.so" for n in (32, 64)}
 RADEON = BUILD / "emulator/libgodwit_emuradeon.so"
+GFX12 = BUILD / "emulator/libgodwit_emugfx12.so"  # prompts and decode of quantized weights
 PLAIN = BUILD / "emulator/libgodwit_emuplain.so"  # no matrix instructions
 WIDTHS = ["card"] if SYSTEM else [32, 64]
 KINDS = "GODWIT_HIP_KINDS" in os.environ  # not tools/test hip-all
@@ -81,6 +82,15 @@ def test_radeon_without_matrices(rows):
     ids = IDS if rows == "prefill" else IDS[:18]
     want = cpu_hash(TINY, ids, "--rows", rows)
     assert logits_hash(TINY, ids, "--rows", rows, *HIP, env={"GODWIT_HIP_DRIVER": str(PLAIN)}) == want
+
+
+@pytest.mark.skipif(SYSTEM, reason="of the emulator")
+@pytest.mark.parametrize("rows", ["prefill", "decode", "5"])
+def test_gfx12(rows):
+    """Products of prompts and of several rows, and attention in digits over a whole page, by gfx1201's WMMA."""
+    ids = IDS if rows == "prefill" else IDS[:18]
+    want = cpu_hash(TINY, ids, "--rows", rows)
+    assert logits_hash(TINY, ids, "--rows", rows, *HIP, env={"GODWIT_HIP_DRIVER": str(GFX12)}) == want
 
 
 @pytest.mark.skipif(SYSTEM, reason="of the emulator")
