@@ -6,7 +6,8 @@
  * no-capture, refuse-code, driver=N (takes only code that was compiled under it), interrupt=K
  * (Ctrl-C while kernel K is compiled), link=TYPE (of AMD's, between every two), alloc=K and wait=K
  * (the K-th fails, and every later wait). GODWIT_FAKE_LOG: a file that gets a line per compiled
- * kernel, one when the first graph runs, and "headers N" for the texts that came with the first
+ * kernel, one when the first graph runs, for each graph "graph" and
+ * "launch KERNEL BLOCKS THREADS SHARED", and "headers N" for the texts that came with the first
  * kernel.
  */
 #include <signal.h>
@@ -223,10 +224,14 @@ ENTRY NAME(cuEventElapsedTime, hipEventElapsedTime)(float *ms, void *from, void 
     *ms = 0.5f;
     return from != NULL && to != NULL ? OK : INVALID;
 }
+static int capturing;
 ENTRY NAME(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void *stream, int mode) {
+    capturing = 1;
+    put_down("graph");
     return stream != NULL && mode == 1 && !setting("no-capture", 0) ? OK : INVALID;
 }
 ENTRY NAME(cuStreamEndCapture, hipStreamEndCapture)(void *stream, void **out) {
+    capturing = 0;
     return stream != NULL ? handle(out) : INVALID;
 }
 ENTRY NAME(cuGraphDestroy, hipGraphDestroy)(void *graph) { return drop(graph); }
@@ -250,14 +255,33 @@ ENTRY NAME(cuModuleLoadData, hipModuleLoadData)(void **out, const void *image) {
     return mine && !setting("refuse-code", 0) ? handle(out) : NO_IMAGE;
 }
 ENTRY NAME(cuModuleUnload, hipModuleUnload)(void *module) { return drop(module); }
+/* A kernel is its name: it is found once, and lives as long as the process. */
+static char *kept_name(const char *name) {
+    static char names[400][64];
+    static int n;
+    int i = 0;
+    while (i < n && strcmp(names[i], name) != 0) {
+        i++;
+    }
+    if (i == n && n < 399) {
+        snprintf(names[n++], sizeof names[0], "%s", name);
+    }
+    return names[i];
+}
+
 ENTRY NAME(cuModuleGetFunction, hipModuleGetFunction)(void **out, void *module, const char *name) {
-    *out = module;
-    return name[0] != '\0' ? OK : INVALID;
+    *out = kept_name(name);
+    return module != NULL && name[0] != '\0' ? OK : INVALID;
 }
 ENTRY NAME(cuLaunchKernel, hipModuleLaunchKernel)(void *function, unsigned gx, unsigned gy,
                                                   unsigned gz, unsigned bx, unsigned by,
                                                   unsigned bz, unsigned shared, void *stream,
                                                   void **params, void **extra) {
+    char line[128];
+    if (capturing) {
+        snprintf(line, sizeof line, "launch %s %u %u %u", (const char *)function, gx, bx, shared);
+        put_down(line);
+    }
     int whole = gx > 0 && gy > 0 && gz > 0 && bx > 0 && by > 0 && bz > 0 && shared <= 65536;
     return whole && function != NULL && stream != NULL && params[0] != NULL && extra == NULL
                ? OK

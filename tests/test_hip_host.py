@@ -107,7 +107,7 @@ def test_an_unknown_processor_is_one_line(driver, fake, words, tmp_path):
 
 
 def compiled(log):
-    return sorted(line for line in log.read_text().split() if line.startswith("gw_"))
+    return sorted(line for line in log.read_text().splitlines() if line.startswith("gw_"))
 
 
 def bench(model, hip="compile", **common):
@@ -237,6 +237,27 @@ def test_code_older_than_the_card(tmp_path):
         assert done.returncode == 0, done.stderr
         made[name] = compiled(log)
     assert made["old code"] == made["old"] != made["new"]
+
+
+def launches(tmp_path, driver, fake, name):
+    """[[kernel, blocks, threads, bytes of shared memory], ..] of each graph of decode steps."""
+    log = tmp_path / f"{driver.stem} {fake} {name}"
+    done = godwit("logits", "-m", DATA / f"{name}.gguf", "--ids", "1,300", "--rows", "decode", "--device", "hip",
+                  driver=driver, fake=fake, log=log)
+    assert done.returncode == 0, done.stderr
+    graphs = log.read_text().split("graph\n")[1:]
+    return [[line.split()[1:] for line in graph.splitlines() if line.startswith("launch ")] for graph in graphs]
+
+
+@pytest.mark.parametrize("name", ["tales-2m-q4_0", "tales-2m-q4_k_m"])
+@pytest.mark.parametrize("fake", ["", "gfx=1100", "gfx=1201", "gfx=942"])
+def test_launches_of_a_token(fake, name, tmp_path):
+    """A layer takes as many on AMD as on NVIDIA, and two blocks of a product share a compute unit and its 64 KB."""
+    first = launches(tmp_path, AMD, fake, name)[0]
+    theirs = launches(tmp_path, CUDA, "arch=90", name)[0]
+    assert len(first) == len(theirs) == 15 + (name == "tales-2m-q4_k_m")  # six in each of two layers, and three
+    products = [row for row in first if row[0].startswith(("gw_linear_", "gw_glu_"))]
+    assert len(products) >= 9 and all(int(blocks) <= 2 * 7 and int(shared) <= 32 << 10 for _, blocks, _, shared in products)
 
 
 @pytest.mark.parametrize("kind,names", [("cuda", RTC_CUDA), ("amd", RTC_AMD)])
