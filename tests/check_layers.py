@@ -60,8 +60,8 @@ EXCEPTIONS = {  # (file, what it includes): why
     **{(f"apps/{name}.c", "core/base/text.h"): "sizes are written for people in one way"
        for name in ("common", )},
     ("apps/roof.c", "core/base/cache.h"): "one cache folder, with one set of rules",
-    **{(f"backends/{card}/memory.c", "backends/load.h"): "rows of a source by all threads, as the CPU's own are"
-       for card in ("hip", "opencl")},
+    **{(f"backends/{card}.c", "backends/load.h"): "rows of a source by all threads, as the CPU's own are"
+       for card in ("hip/memory", "opencl/weights")},
     **{(f"apps/{name}.c", "core/base/sha256.h"): "one SHA-256" for name in ("embed", "logits", "serve/job_grammar", "serve/sights")},
     ("apps/serve/fetch.c", "apps/hub/curl.h"): "libcurl is opened in one place",
     ("apps/serve/picture.c", "core/text/tokens/base64.h"): "base64 is read in one way",

@@ -33,8 +33,8 @@ typedef struct gw_hip_options { /* points into itself: not to be copied */
 void gw_hip_options_for(const gw_hip_compiler *compiler, const char *arch, const char *extra,
                         gw_hip_options *out);
 
-/* Code of one kernel of a text, or of all that are in it (NULL), malloc'd. GW_E_DEVICE with the first lines of the compiler's log,
- * GW_E_NOMEM. NVRTC: several threads at once; hiprtc: one. */
+/* Code of one kernel of a text, or of all that are in it (NULL), malloc'd. GW_E_DEVICE with the
+ * first lines of the compiler's log, GW_E_NOMEM. NVRTC: several threads at once; hiprtc: one. */
 gw_status gw_hip_compile(const gw_hip_compiler *compiler, const gw_hip_text *source,
                          const char *kernel, const gw_hip_text *headers, size_t n_headers,
                          const gw_hip_options *options, void **out, size_t *bytes);

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/load.h"
 #include "backends/opencl/opencl.h"
 #include "core/base/os.h"
 #include "core/base/size.h"

@@ -10,7 +10,7 @@
 
 enum { PLANE_ALIGN = 256, UPLOAD_BYTES = 32 << 20 };
 
-/* One weight on its way in. Rows travel in units: a strip, or one row. */
+/* One weight that is being loaded. Rows travel in units: a strip, or one row. */
 typedef struct loading {
     const struct gw_device *device;
     const gw_weight_source *src;
