@@ -176,9 +176,18 @@ int app_model_options(const app_options *o, const char *path, int32_t threads, c
     return APP_OK;
 }
 
+int app_mentions(const char *text, const char *word) {
+    const size_t n = strlen(word);
+    while (*text != '\0' && strncasecmp(text, word, n) != 0) {
+        text++;
+    }
+    return *text != '\0';
+}
+
 const char *app_head_kind(const gw_model_info *info) {
-    return strncasecmp(info->architecture, "dflash", sizeof "dflash" - 1) == 0 ? "DFlash"
-                                                                              : "EAGLE-3";
+    return app_mentions(info->architecture, "dspark")   ? "DSpark"
+           : app_mentions(info->architecture, "dflash") ? "DFlash"
+                                                        : "EAGLE-3";
 }
 
 int app_open_model(const app_options *o, const char *path, int32_t threads, const app_need *need,

@@ -33,6 +33,8 @@ void app_close_model(gw_model *model);
  * vocabulary is opened. Exit code. */
 int app_open_model(const app_options *o, const char *path, int32_t threads, const app_need *need,
                    gw_model **model);
+/* Is the word somewhere in the text, in whatever case? */
+int app_mentions(const char *text, const char *word);
 /* Of a model that drafts for another one (target_width): what people call its kind. */
 const char *app_head_kind(const gw_model_info *info);
 /* The image of the built-in model. Exit code. */

@@ -305,8 +305,8 @@ const app_option app_option_table[] = {
     {"-md --draft --model-draft", KIND_TEXT, CMD_BRIEF | CMD_DRAFT, AT(draft), 0, 0,
      "MODEL|mtp|ngram|suffix|auto", NULL,
      "draft tokens and verify several per pass; the text stays the same. A model of the same "
-     "vocabulary, or a head made for the model (EAGLE-3, DFlash; inspect names it); 'mtp': the "
-     "layer that the model's own files hold to predict one token more (inspect names it); "
+     "vocabulary, or a head made for the model (EAGLE-3, DFlash, DSpark; inspect names it); 'mtp': "
+     "the layer that the model's own files hold to predict one token more (inspect names it); "
      "'ngram': what followed the longest earlier copy of the text's end; 'suffix': what followed "
      "copies of it most often; 'auto': the longest copy, and a head next to the model, else its "
      "own such layer, else the largest model there with at most a sixth of its bytes"},

@@ -217,7 +217,8 @@ static int says_head(const char *folder) {
         text.bytes = fread(text.at, 1, MOST - 1, file);
     }
     int says = text.at != NULL && (strstr(text.at, "\"draft_vocab_size\"") != NULL ||
-                                   strstr(text.at, "\"dflash_config\"") != NULL);
+                                   strstr(text.at, "\"dflash_config\"") != NULL ||
+                                   strstr(text.at, "\"markov_rank\"") != NULL);
     if (file != NULL) {
         fclose(file);
     }
@@ -226,12 +227,8 @@ static int says_head(const char *folder) {
 }
 
 static int names_head(const char *name) {
-    static const char word[][7] = {"eagle3", "dflash"};
-    while (*name != '\0' && strncasecmp(name, word[0], sizeof word[0] - 1) != 0 &&
-           strncasecmp(name, word[1], sizeof word[1] - 1) != 0) {
-        name++;
-    }
-    return *name != '\0';
+    return app_mentions(name, "eagle3") || app_mentions(name, "dflash") ||
+           app_mentions(name, "dspark");
 }
 
 /* Is what lies there a head for a model of this width and vocabulary? */

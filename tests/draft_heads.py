@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # tests/draft_heads.py - heads of EAGLE-3 for tales-2m with weights drawn from a seed: as speculators
 # writes them, in three variants, and the first one as SGLang and llama.cpp spell it; two that foresee
-# the text of a model made for that; drafters by blocks (DFlash) as speculators and z-lab write them.
+# the text of a model made for that; drafters by blocks (DFlash) as speculators and z-lab write them, and with
+# chains (DSpark) as speculators and DeepSpec do.
 #   draft_heads.py SHARED OUT    folders plain, normed, deep, sglang, silent, seer, seer-part, blocks, anchored,
-#                                z-lab, ring and ring-block, and head.gguf and block.gguf, in OUT
+#                                z-lab, chained, gated, joint, deepspec, ring, ring-block and ring-chain, and
+#                                head.gguf, block.gguf and chain.gguf, in OUT
 import json
 import math
 import random
@@ -146,17 +148,22 @@ def gguf(out):
     write_gguf(out, pairs, tensors)
 
 
-def block_gguf(out):
-    """z-lab as llama.cpp writes it: no embedding and no head, layers by what they read."""
+CHAIN_GGUF = {"markov_head.markov_w1.weight": "markov_w1.weight", "markov_head.markov_w2.weight": "markov_w2.weight",
+              "confidence_head.proj.weight": "conf_proj.weight", "confidence_head.proj.bias": "conf_proj.bias"}
+
+
+def block_gguf(out, tensors):
+    """A drafter by blocks as llama.cpp writes it: no embedding and no head, layers by what they read."""
     def number(kind, form, value):
         return struct.pack("<I" + form, kind, value)
 
     def text(value):
         return struct.pack("<Q", len(value)) + value
 
-    tensors = {}
-    for name, (_, shape, raw) in block_tensors("anchored").items():
-        to = {"norm.weight": "output_norm.weight", "hidden_norm.weight": "enc.output_norm.weight"}.get(name, name)
+    given, tensors = tensors, {}
+    names = {"norm.weight": "output_norm.weight", "hidden_norm.weight": "enc.output_norm.weight"} | CHAIN_GGUF
+    for name, (_, shape, raw) in given.items():
+        to = names.get(name, name)
         if name.startswith("layers."):
             _, i, part = name[:-len(".weight")].split(".", 2)
             of = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", **GGUF}[part]
@@ -235,9 +242,31 @@ BLOCK_CONFIG = LAYER | {"model_type": "qwen3", "num_hidden_layers": BLOCK_LAYERS
                         "use_sliding_window": False, "layer_types": ["full_attention"] * BLOCK_LAYERS}
 
 
+RANK = 16
+CHAINS = {"chained": {"markov_head_type": "vanilla", "aux_hidden_state_layer_ids": [1], "sample_from_anchor": True},
+          "gated": {"markov_head_type": "gated", "aux_hidden_state_layer_ids": [0, 1], "sample_from_anchor": True,
+                    "confidence_head_with_markov": False},
+          "joint": {"markov_head_type": "rnn", "aux_hidden_state_layer_ids": [1], "sample_from_anchor": False}}
+
+
+def chain_tensors(variant):
+    """What DSpark has beyond DFlash."""
+    rng = random.Random("dspark " + variant)
+    by_token = CHAINS[variant].get("confidence_head_with_markov", True)
+    shapes = {"markov_head.markov_w1.weight": [VOCAB, RANK],
+              "markov_head.markov_w2.weight": [DRAFT if variant == "gated" else VOCAB, RANK],
+              "confidence_head.proj.weight": [1, D + (RANK if by_token else 0)], "confidence_head.proj.bias": [1]}
+    kind = CHAINS[variant]["markov_head_type"]
+    if kind == "gated":
+        shapes |= {"markov_head.gate_proj.weight": [RANK, D + RANK], "markov_head.gate_proj.bias": [RANK]}
+    if kind == "rnn":
+        shapes |= {"markov_head.joint_proj.weight": [3 * RANK, D + 2 * RANK], "markov_head.joint_proj.bias": [3 * RANK]}
+    return {name: ("F32", shape, drawn(rng, shape)) for name, shape in shapes.items()}
+
+
 def block_tensors(variant):
     rng = random.Random("dflash " + variant)
-    wide = D * len(BLOCKS[variant]["aux_hidden_state_layer_ids"])
+    wide = D * len((BLOCKS | CHAINS)[variant]["aux_hidden_state_layer_ids"])
     shapes = {"fc.weight": [D, wide], "hidden_norm.weight": [D], "norm.weight": [D]}
     for i in range(BLOCK_LAYERS):
         at = f"layers.{i}."
@@ -251,12 +280,18 @@ def block_tensors(variant):
 
 
 def blocks(tales, out, variant):
-    """As speculators writes them; "blocks" with a vocabulary of its own, "anchored" with the target's head."""
-    config = {"architectures": ["DFlashSpeculator"], "speculators_model_type": "dflash", "draft_vocab_size": VOCAB,
+    """As speculators writes them; "blocks" and "gated" with a vocabulary of their own, the others with the
+    target's head."""
+    chains = variant in CHAINS
+    config = {"architectures": ["DSparkSpeculator" if chains else "DFlashSpeculator"],
+              "speculators_model_type": "dspark" if chains else "dflash", "draft_vocab_size": VOCAB,
               "block_size": BLOCK, "mask_token_id": MASK, "target_hidden_size": None, "sliding_window_non_causal": False,
-              "transformer_layer_config": BLOCK_CONFIG, "speculators_version": "0.9.0", **BLOCKS[variant]}
+              "transformer_layer_config": BLOCK_CONFIG, "speculators_version": "0.9.0", **(BLOCKS | CHAINS)[variant]}
     tensors = block_tensors(variant)
-    if variant == "blocks":
+    if chains:
+        config |= {"markov_rank": RANK, "enable_confidence_head": True, "confidence_head_with_markov": True} | CHAINS[variant]
+        tensors |= chain_tensors(variant)
+    if variant in ("blocks", "gated"):
         ids = tokens(variant)
         rng = random.Random("head " + variant)
         config["draft_vocab_size"] = DRAFT
@@ -279,6 +314,16 @@ def z_lab(out):
     write_safetensors(out / "model.safetensors", block_tensors("anchored"))
 
 
+def deepspec(out):
+    """"chained" as DeepSpec spells it: numbers outside, layers by what they give."""
+    config = BLOCK_CONFIG | {"architectures": ["Qwen3DSparkModel"], "block_size": BLOCK, "mask_token_id": MASK,
+                             "target_layer_ids": [0], "markov_rank": RANK, "markov_head_type": "vanilla",
+                             "enable_confidence_head": True, "confidence_head_with_markov": True}
+    out.mkdir()
+    (out / "config.json").write_text(json.dumps(config))
+    write_safetensors(out / "model.safetensors", block_tensors("chained") | chain_tensors("chained"))
+
+
 def angles(vocab, d):
     """Token t as d / 2 points of circles, t of `vocab` steps round the one that goes round f times."""
     return lambda t: [part(2 * math.pi * f * t / vocab) for f in range(1, d // 2 + 1) for part in (math.cos, math.sin)]
@@ -288,7 +333,7 @@ def ring(golden, out):
     """ring: a model whose text counts: after token t comes t + 1. ring-block: a drafter that knows it by the target's
     state two places before each row of a block (or by the block's first token): queries are keys rotated back by
     two places, values are a token's points rotated on by one. So its first two drafts are right, if states and
-    positions are."""
+    positions are. ring-chain: the same with a chain that says t + 1 after t, so that all of its drafts are."""
     facts = json.loads((golden / "config.json").read_text())
     tensors = read_safetensors(golden / "model.safetensors")
     d, ff, vocab, heads = (facts[k] for k in ("hidden_size", "intermediate_size", "vocab_size", "num_attention_heads"))
@@ -333,6 +378,12 @@ def ring(golden, out):
     (out / "ring-block").mkdir()
     (out / "ring-block" / "config.json").write_text(json.dumps(config))
     write_safetensors(out / "ring-block" / "model.safetensors", head)
+    config |= {"architectures": ["Qwen3DSparkModel"], "markov_rank": d, "enable_confidence_head": False}
+    head |= {"markov_head.markov_w1.weight": own([vocab, d], b"".join(floats(at(t)) for t in range(vocab))),
+             "markov_head.markov_w2.weight": own([vocab, d], b"".join(floats([8 * x for x in at(t - 1)]) for t in range(vocab)))}
+    (out / "ring-chain").mkdir()
+    (out / "ring-chain" / "config.json").write_text(json.dumps(config))
+    write_safetensors(out / "ring-chain" / "model.safetensors", head)
 
 
 def main():
@@ -343,10 +394,12 @@ def main():
         speculators(tales, out / variant, variant)
     sglang(out / "sglang")
     gguf(out / "head.gguf")
-    for variant in BLOCKS:
+    for variant in [*BLOCKS, *CHAINS]:
         blocks(tales, out / variant, variant)
     z_lab(out / "z-lab")
-    block_gguf(out / "block.gguf")
+    deepspec(out / "deepspec")
+    block_gguf(out / "block.gguf", block_tensors("anchored"))
+    block_gguf(out / "chain.gguf", block_tensors("chained") | chain_tensors("chained"))
     ring(shared / "goldens" / "llama-mha", out)
 
 

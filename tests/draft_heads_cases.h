@@ -1,6 +1,6 @@
-/* tests/draft_heads_cases.h - heads of EAGLE-3 and of DFlash (tests/draft_heads.py) on a device:
- * what they draft is what speculators drafts, token by token, whatever their spelling; texts are
- * those without drafts, for one and for many. */
+/* tests/draft_heads_cases.h - heads of EAGLE-3, DFlash and DSpark (tests/draft_heads.py) on a
+ * device: what they draft is what speculators drafts, token by token, whatever their spelling;
+ * texts are those without drafts, for one and for many. */
 #ifndef GW_TESTS_DRAFT_HEADS_CASES_H
 #define GW_TESTS_DRAFT_HEADS_CASES_H
 
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tests/draft_rig.h"
+#include "core/engine/drafting/draft_chain.h"
 #include "core/engine/run/session_hidden.h"
 
 enum { HC_CTX = 96, HC_D = 256, HC_STEPS = 4, HC_WIDE = 4 * HC_D };
@@ -173,13 +174,42 @@ static inline int hc_give_streams(void *user, int32_t pos, int32_t n, float *row
     return 0;
 }
 
+/* Tokens [rows] of the block that has run, after the token `before`; with a chain each by the
+ * one before it, and how sure the head is of it is what speculators says. */
+static inline void hc_said(gw_session *head, gw_chain *chain, int32_t before, const json_t *want,
+                           int32_t *said) {
+    const gw_model *m = gw_session_model(head);
+    const gw_draft_block b = gw_model_draft_block(m);
+    const int32_t *means = gw_model_draft_tokens(m), n = b.rows - b.first;
+    static float outs[GW_DECODE_MAX * HC_D];
+    gw_chain_row row = {.before = before};
+    if (chain != NULL) {
+        ok(gw_session_hidden_read(head, b.first, n, outs, HC_D));
+        gw_chain_begin(chain, 0);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        const float *logits = gw_session_logits(head, (size_t)(b.first + i));
+        if (chain != NULL) {
+            row.hidden = outs + (size_t)i * HC_D;
+            ok(gw_chain_step(chain, &row, 1));
+            ok(gw_chain_logits(chain, 0, logits, &logits));
+            double sure = json_real_value(json_array_get(want, (size_t)(n + i)));
+            assert_true(fabs((double)row.trust - sure) < 2e-4);
+        }
+        said[i] = largest(logits, gw_model_n_vocab(m));
+        said[i] = means != NULL ? means[said[i]] : said[i];
+        row.before = said[i];
+    }
+}
+
 /* The block after every position, its states read one by one or by nines. */
-static inline void hc_blocks_of(gw_session *target, gw_session *head, const json_t *given,
-                                const char *golden, int from, const char *name) {
+static inline void hc_blocks_of(gw_session *target, gw_session *head, gw_chain *chain,
+                                const json_t *given, const char *golden, int from,
+                                const char *name) {
     const gw_draft_block b = gw_model_draft_block(gw_session_model(head));
-    const int32_t *means = gw_model_draft_tokens(gw_session_model(head));
     size_t n, wrong = 0, checked = 0;
     int32_t *ids = json_ids(json_object_get(given, "ids"), &n), rows[GW_DECODE_MAX];
+    int32_t said[GW_DECODE_MAX];
     const json_t *want = json_object_get(given, golden);
     ok(gw_session_rewind(target, 0));
     ok(gw_session_rewind(head, 0));
@@ -198,12 +228,10 @@ static inline void hc_blocks_of(gw_session *target, gw_session *head, const json
         gw_session_hidden_mark(head, 1);
         ok(gw_session_decode(head, rows, (size_t)b.rows));
         gw_session_hidden_mark(head, 0);
-        for (int32_t i = b.first; i < b.rows; i++) {
-            int32_t said = largest(gw_session_logits(head, (size_t)i),
-                                   gw_model_n_vocab(gw_session_model(head)));
-            const json_t *is =
-                json_array_get(json_array_get(want, p), (size_t)(i - b.first + from));
-            wrong += (means != NULL ? means[said] : said) != (int32_t)json_integer_value(is);
+        hc_said(head, chain, ids[p], json_array_get(want, p), said);
+        for (int32_t i = 0; i < b.rows - b.first; i++) {
+            const json_t *is = json_array_get(json_array_get(want, p), (size_t)(i + from));
+            wrong += said[i] != (int32_t)json_integer_value(is);
             checked++;
         }
         ok(gw_session_rewind(head, (int32_t)p));
@@ -221,10 +249,10 @@ static inline void hc_blocks(const char *device) {
     static const struct {
         const char *name, *golden;
         int from;
-    } heads[] = {{"blocks", "blocks", 0},
-                 {"anchored", "anchored", 0},
-                 {"z-lab", "anchored", 1},
-                 {"block.gguf", "anchored", 1}};
+    } heads[] = {
+        {"blocks", "blocks", 0},       {"anchored", "anchored", 0}, {"z-lab", "anchored", 1},
+        {"block.gguf", "anchored", 1}, {"chained", "chained", 0},   {"gated", "gated", 0},
+        {"joint", "joint", 0},         {"deepspec", "chained", 0},  {"chain.gguf", "chained", 0}};
     static hc_block_states h;
     (void)shared_path("models/tales-2m");
     json_t *all = json_load_file("tests/data/draft-heads/goldens.json", 0, NULL);
@@ -233,21 +261,26 @@ static inline void hc_blocks(const char *device) {
         gw_model *m = hc_open(NULL, device, NULL), *model = hc_open(heads[i].name, device, NULL);
         gw_session_options o = {.n_ctx = HC_CTX, .chunk = 5, .kv_type = "f32"};
         gw_session *target = NULL, *head = NULL;
+        gw_chain *chain = NULL;
         int32_t layer[GW_TAPS];
         int taps = 0;
         ok(gw_session_new(m, &o, &target));
         ok(gw_session_new(model, &o, &head));
+        ok(gw_chain_new(model, 1, &chain));
+        assert_int_equal(chain != NULL, i >= 4);
+        ok(chain != NULL ? gw_session_hidden_open(head) : GW_OK);
         ok(gw_model_taps(model, m, layer, &taps));
-        assert_int_equal(taps, i == 0 ? 2 : 1);
+        assert_int_equal(taps, i == 0 || strcmp(heads[i].name, "gated") == 0 ? 2 : 1);
         ok(gw_session_hidden_tap(target, layer, taps));
         h.wide = gw_session_hidden_width(target);
         gw_session_hidden_watch(target, hc_keep_streams, &h);
         gw_session_hidden_source(head, hc_give_streams, &h);
         const json_t *texts = json_object_get(all, "texts");
         for (size_t t = 0; t < json_array_size(texts); t++) {
-            hc_blocks_of(target, head, json_array_get(texts, t), heads[i].golden, heads[i].from,
-                         heads[i].name);
+            hc_blocks_of(target, head, chain, json_array_get(texts, t), heads[i].golden,
+                         heads[i].from, heads[i].name);
         }
+        gw_chain_free(chain);
         gw_session_free(head);
         gw_session_free(target);
         gw_model_free(model);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# tests/test_draft_auto.py - the program finds and names heads that draft (EAGLE-3, DFlash), refuses what is none of the
+# tests/test_draft_auto.py - the program finds and names heads that draft (EAGLE-3, DFlash, DSpark), refuses what is none of the
 # model's, and says what a draft model costs.
 import json
 import os
@@ -49,7 +49,8 @@ def text_of(model, *words):
 
 def test_spellings(heads):
     want, _ = text_of(TALES)
-    for name in ("plain", "sglang", "head.gguf", "blocks", "anchored", "z-lab", "block.gguf"):
+    for name in ("plain", "sglang", "head.gguf", "blocks", "anchored", "z-lab", "block.gguf",
+                 "chained", "gated", "joint", "deepspec", "chain.gguf"):
         out, notes = text_of(TALES, "--draft", heads / name, "--draft-length", "fixed:4")
         assert out == want and "fixed:4" in notes and " 0 drafted" not in notes
 
@@ -75,7 +76,8 @@ def test_auto(heads, alone):
 
 def test_named(heads):
     for name, kind in (("plain", "EAGLE-3"), ("sglang", "EAGLE-3"), ("head.gguf", "EAGLE-3"), ("blocks", "DFlash"),
-                       ("z-lab", "DFlash"), ("block.gguf", "DFlash")):
+                       ("z-lab", "DFlash"), ("block.gguf", "DFlash"), ("chained", "DSpark"), ("deepspec", "DSpark"),
+                       ("chain.gguf", "DFlash")):
         code, out, notes = run("inspect", heads / name)
         assert code == 0 and f"a head that drafts ({kind})" in out and "width 256 and 4096 tokens" in out, notes
 
@@ -116,10 +118,22 @@ def test_blocks_refused(heads, tmp_path, changed, words):
     assert len(notes.strip().splitlines()) <= 3, notes
 
 
-def test_markov_refused(heads, tmp_path):
-    shutil.copytree(heads / "z-lab", tmp_path / "head")
+@pytest.mark.parametrize("head, more, left, words", [
+    ("z-lab", "markov_head.markov_w1.weight", None, "has markov_head.markov_w1.weight, but does not state markov_rank"),
+    ("z-lab", "candidate_selector.hidden_projection.weight", None,
+     "has candidate_selector.hidden_projection.weight: convolutions within a block"),
+    ("z-lab", "layers.0.mlp_conv.base_kernel", None, "has layers.0.mlp_conv.base_kernel: convolutions within a block"),
+    ("chained", None, "markov_head.markov_w2.weight", "markov_head.markov_w2.weight is missing"),
+    ("gated", None, "markov_head.gate_proj.bias", "markov_head.gate_proj.weight is missing, or its bias"),
+])
+def test_chains_refused(heads, tmp_path, head, more, left, words):
+    shutil.copytree(heads / head, tmp_path / "head")
     tensors = read_safetensors(tmp_path / "head/model.safetensors")
-    tensors["markov_head.markov_w1.weight"] = ("F32", [4096, 2], bytes(4096 * 8))
+    if more:
+        tensors[more] = ("F32", [4096, 2], bytes(4096 * 8))
+    tensors.pop(left, None)
     write_safetensors(tmp_path / "head/model.safetensors", tensors)
     code, _, notes = run("run", "-m", TALES, *PROMPT, "--draft", tmp_path / "head")
-    assert code == 1 and "by markov_head.markov_w1.weight (DSpark, DFlash2); such heads are not run" in notes
+    assert code == 1 and words in notes, notes
+    assert len(notes.strip().splitlines()) <= 3, notes
+

@@ -1,5 +1,5 @@
-/* tests/test_draft_heads.c - heads of EAGLE-3 and DFlash on the CPU: every spelling and variant,
- * samplers, lengths, many texts at once; what is no head of the target is refused. */
+/* tests/test_draft_heads.c - heads of EAGLE-3, DFlash and DSpark on the CPU: every spelling and
+ * variant, samplers, lengths, many texts at once; what is no head of the target is refused. */
 #include "tests/draft_heads_cases.h"
 
 #include "tests/batch_cases.h"
@@ -60,6 +60,9 @@ static void texts_by_blocks(void **state) {
         {"anchored", "fixed:8", NULL, 2, 3, 0}, {"z-lab", "fixed:7", NULL, 2, 3, 0},
         {"block.gguf", "fixed:7", NULL, 2, 3, 0}, {"blocks", "heuristic", NULL, 4, 3, 0},
         {"z-lab", "cost", NULL, 6, 3, 0},
+        {"chained", "fixed:8", NULL, 0, 3, 0},  {"deepspec", "fixed:8", NULL, 0, 3, 0},
+        {"chain.gguf", "fixed:8", NULL, 0, 3, 0}, {"gated", "cost", NULL, 2, 3, 0},
+        {"joint", "heuristic", NULL, 4, 3, 0},
     };
     gw_draft_stats s[sizeof cases / sizeof cases[0]];
     (void)shared_path("models/tales-2m");
@@ -68,6 +71,8 @@ static void texts_by_blocks(void **state) {
     }
     assert_int_equal(s[4].accepted, s[3].accepted);
     assert_int_equal(s[4].drafted, s[3].drafted);
+    assert_int_equal(s[8].accepted, s[7].accepted);
+    assert_int_equal(s[9].accepted, s[7].accepted);
 }
 
 /* The first two drafts of each pass are right, if states and positions are. */
@@ -87,16 +92,31 @@ static void foreseen_block(void **state) {
     }
 }
 
+/* All drafts of each pass are right, if each is drawn by the one before it. */
+static void foreseen_chain(void **state) {
+    (void)state;
+    static const hc_case cases[] = {{"ring-chain", "fixed:8", NULL, 0, 3, 2},
+                                    {"ring-chain", "cost", NULL, 2, 3, 2}};
+    (void)shared_path("models/tales-2m");
+    gw_draft_stats s[sizeof cases / sizeof cases[0]];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        s[i] = hc_check("cpu", &cases[i]);
+    }
+    assert_true(s[0].accepted_at[7] > 5);
+    assert_true(hc_share(&s[0]) > 0.9);
+}
+
 static void many(void **state) {
     (void)state;
     static const int parallel[] = {1, 5, 16};
-    static const char *const heads[] = {"seer", "ring-block"}, *const models[] = {"silent", "ring"};
+    static const char *const heads[] = {"seer", "ring-block", "ring-chain"};
+    static const char *const models[] = {"silent", "ring", "ring"};
     char path[128], model[128];
     (void)shared_path("models/tales-2m");
-    for (size_t k = 0; k < 2 * sizeof parallel / sizeof parallel[0]; k++) {
-        const size_t i = k / 2;
-        snprintf(path, sizeof path, "%s/%s", hc_folder, heads[k % 2]);
-        snprintf(model, sizeof model, "%s/%s", hc_folder, models[k % 2]);
+    for (size_t k = 0; k < 3 * sizeof parallel / sizeof parallel[0]; k++) {
+        const size_t i = k / 3;
+        snprintf(path, sizeof path, "%s/%s", hc_folder, heads[k % 3]);
+        snprintf(model, sizeof model, "%s/%s", hc_folder, models[k % 3]);
         const bc_plan p = {.model = model,
                            .head = path,
                            .device = "cpu",
@@ -111,10 +131,11 @@ static void many(void **state) {
                            .length = "fixed:3",
                            .seed = 3 + i};
         gw_batch_stats s = bc_check(&p);
-        print_message("  %s, %d at once: %d of %d drafts accepted\n", heads[k % 2], parallel[i],
+        print_message("  %s, %d at once: %d of %d drafts accepted\n", heads[k % 3], parallel[i],
                       (int)s.draft_accepted, (int)s.drafted);
         assert_true(s.drafted > 20);
         assert_true(s.draft_accepted * 2 > s.drafted);
+        assert_true(k % 3 < 2 || s.draft_accepted * 10 > s.drafted * 9);
     }
 }
 
@@ -151,6 +172,7 @@ int main(void) {
                                        cmocka_unit_test(blocks),
                                        cmocka_unit_test(texts_by_blocks),
                                        cmocka_unit_test(foreseen_block),
+                                       cmocka_unit_test(foreseen_chain),
                                        cmocka_unit_test(many), cmocka_unit_test(refusals)};
     cmocka_set_test_filter(getenv("GODWIT_TEST"));
     return cmocka_run_group_tests(tests, hc_make, hc_remove);

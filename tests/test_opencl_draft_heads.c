@@ -1,4 +1,4 @@
-/* tests/test_opencl_draft_heads.c - heads of EAGLE-3 and DFlash on the first OpenCL device.
+/* tests/test_opencl_draft_heads.c - heads of EAGLE-3, DFlash and DSpark on the first OpenCL device.
  * Without one everything is skipped. */
 #include "tests/draft_heads_cases.h"
 
@@ -7,11 +7,11 @@
 
 static void on_a_device(void **state) {
     (void)state;
-    static const hc_case cases[] = {{"seer", "fixed:4", NULL, 0, 1, 1},
-                                    {"seer-part", "fixed:4", "1", 2, 1, 1},
-                                    {"plain", "fixed:3", NULL, 1, 1, 0},
-                                    {"ring-block", "fixed:3", NULL, 0, 1, 2},
-                                    {"blocks", "fixed:7", NULL, 1, 1, 0}};
+    static const hc_case cases[] = {
+        {"seer", "fixed:4", NULL, 0, 1, 1},   {"seer-part", "fixed:4", "1", 2, 1, 1},
+        {"plain", "fixed:3", NULL, 1, 1, 0},  {"ring-block", "fixed:3", NULL, 0, 1, 2},
+        {"blocks", "fixed:7", NULL, 1, 1, 0}, {"ring-chain", "fixed:8", NULL, 0, 1, 2},
+        {"gated", "fixed:8", NULL, 0, 1, 0},  {"joint", "fixed:7", NULL, 2, 1, 0}};
     (void)shared_path("models/tales-2m");
     if (gw_backend_opencl.device_count() < 1) {
         print_message("SKIP: no OpenCL device here\n");

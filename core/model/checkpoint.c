@@ -175,10 +175,11 @@ static const gw_spec *spec_by_parts(const gw_checkpoint *c) {
     return known ? gw_spec_of(name) : NULL; /* what is wrong with the number is said later */
 }
 
-/* Of a family's spec, that of its layers that predict one token more. */
-static gw_status find_predictor(const char *where, const gw_spec **spec) {
+/* Of a family's spec, that of a part of its checkpoints: layers that predict one token more (mtp),
+ * or what a head adds to a block's logits (chain). */
+static gw_status find_part(const char *where, const char *part, const gw_spec **spec) {
     char name[64];
-    int n = snprintf(name, sizeof name, "%s-mtp", gw_spec_family(*spec));
+    int n = snprintf(name, sizeof name, "%s-%s", gw_spec_family(*spec), part);
     const gw_spec *found = n > 0 && (size_t)n < sizeof name ? gw_spec_named(name, (size_t)n) : NULL;
     if (found == NULL) {
         return gw_fail(GW_E_UNSUPPORTED, where,
@@ -230,8 +231,8 @@ static gw_status read_blueprint(gw_checkpoint *c, const char *where, const gw_sp
     if (spec == NULL) {
         GW_TRY(gw_spec_find(where, c->architecture, &spec));
     }
-    if (given != NULL && given->predicts) {
-        GW_TRY(find_predictor(where, &spec));
+    if (given != NULL && (given->predicts || given->chains)) {
+        GW_TRY(find_part(where, given->chains ? "chain" : "mtp", &spec));
     }
     return gw_blueprint_read(gw_spec_family(spec), gw_spec_text(spec), c->blueprint);
 }
@@ -484,7 +485,8 @@ const gw_hparams *gw_checkpoint_hparams(const gw_checkpoint *c) {
 
 int gw_checkpoint_drafts(const gw_checkpoint *c) {
     return c->has_hparams &&
-           gw_spec_named_number(c->blueprint, &c->hparams, "target_states", -1.0) >= 0.0;
+           (gw_spec_named_number(c->blueprint, &c->hparams, "target_states", -1.0) >= 0.0 ||
+            gw_spec_named_number(c->blueprint, &c->hparams, "chain_rank", -1.0) >= 0.0);
 }
 
 const gw_blueprint *gw_checkpoint_blueprint(const gw_checkpoint *c) {

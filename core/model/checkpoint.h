@@ -49,6 +49,7 @@ typedef struct gw_spec_given {
     const char *name, *text; /* name: for messages */
     int predicts; /* text NULL: not the family's own, but that of the layers which a checkpoint of
                    * it ships to predict one token more, FAMILY-mtp. GW_E_UNSUPPORTED: not known */
+    int chains;   /* the same of what a head adds to the logits of a block, FAMILY-chain */
     int sees;     /* the same of its vision tower, NAME-vision, or that of an mmproj file */
     int bare;     /* names, shapes and bytes alone, of whatever family */
     const char *lender; /* of a head that drafts for another model: that one's path, or NULL. Where

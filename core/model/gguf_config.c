@@ -133,6 +133,9 @@ static void add_rows(const gw_gguf *g, json_t *facts) {
                 {"v.blk.0.ffn_down.weight", "vision.ffn_down"}};
     for (size_t i = 0; i < gw_gguf_tensors(g); i++) {
         const gw_stored *t = gw_gguf_tensor(g, i);
+        if (strcmp(t->name, "markov_w1.weight") == 0 && t->n_dim == 2) {
+            json_object_set_new(facts, "markov_rank", json_integer(t->dim[1]));
+        }
         if (strncmp(t->name, "blk.", 4) == 0 && gw_text_ends(t->name, ".attn_q_norm.weight")) {
             json_object_set_new(facts, "qk_norm", json_integer(1));
         }

@@ -16,10 +16,28 @@ enum { BLOCK_ROWS = 2 * GW_DECODE_MAX };
 enum { ROWS_OF_TEXT = 4 };
 /* Tokens of answers that suffix lookup remembers. */
 enum { POOL = 1 << 18 };
+/* A block ends where all of its tokens so far are right with less than this, by its own word. */
+static const double SURE_LEAST = 0.1;
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
 int gw_drafts_on(const gw_batch *b) { return b->drafts.lookup || b->drafts.model != NULL; }
+
+static gw_status open_chain(gw_batch *b, const gw_model *model) {
+    gw_drafts *d = &b->drafts;
+    GW_TRY(gw_chain_new(model, b->parallel, &d->chain));
+    if (d->chain == NULL) {
+        return GW_OK;
+    }
+    size_t width = (size_t)gw_session_hidden_width(d->model);
+    d->outs = calloc((size_t)gw_session_widest(d->model) * width, sizeof *d->outs);
+    d->links = calloc((size_t)b->parallel, sizeof *d->links);
+    if (d->outs == NULL || d->links == NULL) {
+        return gw_fail(GW_E_NOMEM, "draft", "no memory for blocks of %d sequences",
+                       (int)b->parallel);
+    }
+    return gw_session_hidden_open(d->model);
+}
 
 static gw_status open_model(gw_batch *b, gw_model *model) {
     gw_drafts *d = &b->drafts;
@@ -43,6 +61,7 @@ static gw_status open_model(gw_batch *b, gw_model *model) {
                        "has recurrent blocks: such models draft for one text at a time");
     }
     d->model->cancel = NULL;
+    GW_TRY(open_chain(b, model));
     d->vocab = its < ours ? its : ours;
     if (gw_model_draft_tokens(model) != NULL) {
         d->vocab = ours;
@@ -103,7 +122,10 @@ void gw_drafts_close(gw_batch *b) {
     gw_draft_states_close(b);
     gw_drafts_rest_close(b);
     gw_lookup_free(d->pool);
+    gw_chain_free(d->chain);
     gw_session_free(d->model);
+    free(d->outs);
+    free(d->links);
     free(d->rows);
     free(d->rules);
     free(d->ids);
@@ -256,7 +278,7 @@ static int rule_of(const gw_drafts *d, const gw_seq *s, gw_choice *rule) {
     const gw_choice none = {.temperature = 0.0f, .first = 1};
     int ruled = gw_writer_rule(s->writer, rule) && gw_session_draws(d->model, rule);
     /* a device numbers tokens as the draft model does: noise is of the target's */
-    ruled &= d->spread == NULL || rule->temperature == 0.0f;
+    ruled &= (d->spread == NULL || rule->temperature == 0.0f) && d->chain == NULL;
     *rule = ruled ? *rule : none;
     rule->first -= d->block.rows > 0 ? d->block.first : 0; /* its rows stand at their own tokens */
     return ruled;
@@ -295,13 +317,14 @@ static gw_status draw_step(gw_batch *b, int32_t n, int32_t j, int32_t rows, cons
     return draw(d, rows, ruled);
 }
 
-/* Draft number j of a sequence, drawn or out of the logits of a row; there is none: it has no more.
- */
-static gw_status take_draft(gw_drafts *d, gw_seq *s, int32_t j, int32_t row) {
+/* Draft number j of a sequence, drawn or out of the logits of a row, with what row `link` of the
+ * chain adds to them (-1: nothing); there is none: it has no more. */
+static gw_status take_draft(gw_drafts *d, gw_seq *s, int32_t j, int32_t row, int32_t link) {
     int32_t id = d->ids[row];
     if (id < 0) {
         GW_TRY(gw_rows_fetch(d->model, row));
         const float *logits = gw_rows_logits(d->model, row);
+        GW_TRY(link >= 0 ? gw_chain_logits(d->chain, link, logits, &logits) : GW_OK);
         if (logits != NULL && d->spread != NULL) {
             gw_model_spread(d->model->model, logits, d->spread);
             logits = d->spread;
@@ -325,7 +348,7 @@ static gw_status take_step(gw_batch *b, int32_t n, int32_t j, int32_t rows, cons
     for (int32_t i = 0; i < n; i++) {
         gw_seq *s = d->of[i];
         if (s->drafts.n > j) {
-            GW_TRY(take_draft(d, s, j, at[i]));
+            GW_TRY(take_draft(d, s, j, at[i], -1));
         }
     }
     return GW_OK;
@@ -349,26 +372,77 @@ static int32_t fill_block(gw_drafts *d, const gw_seq *s, int32_t rows, int *rule
     return rows;
 }
 
+/* Row j of the block of each sequence of d->of [first, end) that has so many drafts, after what it
+ * drafted before; at [end]: where its block's rows begin; sure [end]: of its drafts so far. Returns
+ * how many have one. */
+static gw_status take_links(gw_batch *b, int32_t first, int32_t end, int32_t j, const int32_t *at,
+                            double *sure, int32_t *n) {
+    gw_drafts *d = &b->drafts;
+    size_t width = (size_t)gw_session_hidden_width(d->model);
+    *n = 0;
+    for (int32_t i = first; i < end; i++) {
+        gw_seq *s = d->of[i];
+        if (s->drafts.n > j) {
+            d->links[(*n)++] =
+                (gw_chain_row){.text = s->slot,
+                               .before = j > 0 ? s->drafts.token[j - 1] : s->tokens[s->n - 1],
+                               .hidden = d->outs + (size_t)(at[i] + d->block.first + j) * width};
+        }
+    }
+    GW_TRY(*n > 0 ? gw_chain_step(d->chain, d->links, *n) : GW_OK);
+    for (int32_t i = first, link = 0; i < end; i++) {
+        gw_seq *s = d->of[i];
+        if (s->drafts.n <= j) {
+            continue;
+        }
+        sure[i] *= d->links[link].trust >= 0.0f ? (double)d->links[link].trust : 1.0;
+        if (j > 0 && sure[i] < SURE_LEAST && d->length.mode == GW_LENGTH_COST) {
+            s->drafts.n = j;
+        } else {
+            GW_TRY(take_draft(d, s, j, at[i] + d->block.first + j, link));
+        }
+        link++;
+    }
+    return GW_OK;
+}
+
+/* The drafts of blocks whose tokens depend on one another: one step for all sequences. */
+static gw_status take_chains(gw_batch *b, int32_t first, int32_t end, int32_t rows,
+                             const int32_t *at) {
+    gw_drafts *d = &b->drafts;
+    double sure[GW_PARALLEL_MAX];
+    int32_t width = gw_session_hidden_width(d->model), any = 1;
+    GW_TRY(gw_session_hidden_read(d->model, 0, rows, d->outs, width));
+    for (int32_t i = first; i < end; i++) {
+        gw_chain_begin(d->chain, d->of[i]->slot);
+        sure[i] = 1.0;
+    }
+    for (int32_t j = 0; j < GW_DRAFT_MAX && any > 0; j++) {
+        GW_TRY(take_links(b, first, end, j, at, sure, &any));
+    }
+    return GW_OK;
+}
+
 /* Blocks of sequences of d->of from `first` on, as many as a pass has rows for; *end: the one after
  * them. A block is the last token and masks, and before it, in the same pass, come the rows of text
  * that it lacks. What a block's rows leave in the cache is not read again. */
 static gw_status draft_blocks(gw_batch *b, int32_t first, int32_t n, int32_t *end) {
     gw_drafts *d = &b->drafts;
-    int32_t rows = 0, widest = gw_session_widest(d->model), row = 0;
+    int32_t rows = 0, widest = gw_session_widest(d->model), at[GW_PARALLEL_MAX];
     int ruled[GW_PARALLEL_MAX];
     for (*end = first; *end < n && rows + block_rows(d->of[*end]) <= widest; (*end)++) {
+        at[*end] = rows + block_rows(d->of[*end]) - d->of[*end]->drafts.block;
         rows = fill_block(d, d->of[*end], rows, ruled);
     }
     GW_TRY(gw_draft_states_give(b, d->rows, rows, 1));
     GW_TRY(gw_rows_decode(d->model, d->rows, rows, NULL, NULL));
     GW_TRY(draw(d, rows, ruled));
+    GW_TRY(d->chain != NULL ? take_chains(b, first, *end, rows, at) : GW_OK);
     for (int32_t i = first; i < *end; i++) {
         gw_seq *s = d->of[i];
-        row += s->n - 1 - s->drafts.read;
-        for (int32_t j = 0; j < s->drafts.n; j++) {
-            GW_TRY(take_draft(d, s, j, row + d->block.first + j));
+        for (int32_t j = 0; d->chain == NULL && j < s->drafts.n; j++) {
+            GW_TRY(take_draft(d, s, j, at[i] + d->block.first + j, -1));
         }
-        row += s->drafts.block;
         s->drafts.read = s->n - 1;
         gw_writer_forget(s->writer);
     }

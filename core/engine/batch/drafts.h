@@ -15,6 +15,7 @@
 #ifndef GW_ENGINE_BATCH_DRAFTS_H
 #define GW_ENGINE_BATCH_DRAFTS_H
 
+#include "core/engine/drafting/draft_chain.h"
 #include "core/engine/drafting/draft_length.h"
 #include "core/engine/drafting/draft_lookup.h"
 #include "core/engine/run/session_rows.h"
@@ -69,6 +70,9 @@ typedef struct gw_drafts {
     gw_lookup *pool;                  /* answers of late; or NULL         */
     gw_session *model;                /* NULL: no draft model             */
     gw_draft_block block;             /* rows 0: it drafts token by token */
+    gw_chain *chain;                  /* its tokens depend on one another; or NULL */
+    gw_chain_row *links;              /* [parallel] rows of a step of the chain    */
+    float *outs;                      /* [rows of its pass, width] what it said them by */
     int32_t vocab;                    /* logits of it that are tokens     */
     float *spread; /* [the target's] of one with a vocabulary of its own; or NULL */
     gw_length length;                 /* mode and length; no times        */

@@ -182,6 +182,7 @@ static void find_rules(gw_drafter *d, const gw_sampler *sampler) {
     /* A device numbers tokens as the draft does, and noise is that of the target's. */
     int numbered = d->spread == NULL || d->draft_rule.temperature == 0.0f;
     d->draws_drafts = ruled && numbered && !rejects && d->draft != NULL &&
+                      d->hidden.chain == NULL &&
                       gw_session_steps_ahead(d->draft) &&
                       gw_session_draws(d->draft, &d->draft_rule) &&
                       (d->spread != NULL ||

@@ -1,7 +1,9 @@
 /* core/engine/drafting/draft_block.c - drafts of a model that says a block of tokens in one pass
- * (DFlash: specs/dflash.spec). It reads the states of what has become text since, whose rows give
- * keys and values alone; then the block: the last token, and masks. What the block's rows left in
- * the cache is forgotten. */
+ * (DFlash, DSpark: specs/dflash.spec). It reads the states of what has become text since, whose
+ * rows give keys and values alone; then the block: the last token, and masks. What the block's rows
+ * left in the cache is forgotten. */
+#include <stdlib.h>
+
 #include "core/base/status.h"
 #include "core/engine/drafting/draft_state.h"
 #include "core/engine/run/session_hidden.h"
@@ -46,6 +48,44 @@ static gw_status take_rows(gw_drafter *d, gw_sampler *sampler, int most, gw_draf
     return GW_OK;
 }
 
+gw_status gw_draft_chain_open(gw_drafter *d) {
+    gw_draft_hidden *h = &d->hidden;
+    GW_TRY(gw_chain_new(gw_session_model(d->draft), 1, &h->chain));
+    if (h->chain == NULL) {
+        return GW_OK;
+    }
+    const size_t width = (size_t)gw_session_hidden_width(d->draft);
+    h->outs = calloc(GW_DECODE_MAX * width, sizeof *h->outs);
+    if (h->outs == NULL) {
+        return gw_fail(GW_E_NOMEM, "draft", "no memory for a block");
+    }
+    return gw_session_hidden_open(d->draft);
+}
+
+/* Drafts out of rows that are on their way, each of which knows the one before it. */
+static gw_status take_chain(gw_drafter *d, gw_sampler *sampler, int most, gw_draft_proposal *out) {
+    const gw_draft_hidden *h = &d->hidden;
+    const int32_t width = gw_session_hidden_width(d->draft), first = h->block.first;
+    gw_chain_row row = {.before = d->text[d->n_text - 1]};
+    GW_TRY(gw_session_decode_end(d->draft));
+    GW_TRY(most > 0 ? gw_session_hidden_read(d->draft, first, most, h->outs, width) : GW_OK);
+    gw_chain_begin(h->chain, 0);
+    for (int i = 0; i < most; i++) {
+        const int at = out->known;
+        const float *logits = gw_session_logits(d->draft, (size_t)(first + i));
+        row.hidden = h->outs + (size_t)i * (size_t)width;
+        GW_TRY(gw_chain_step(h->chain, &row, 1));
+        GW_TRY(gw_chain_logits(h->chain, 0, logits, &logits));
+        GW_TRY(logits != NULL ? gw_draft_draw_from(d, sampler, logits, out) : GW_OK);
+        if (out->known == at) {
+            return GW_OK;
+        }
+        out->trust[at] = row.trust >= 0.0f ? row.trust : out->trust[at];
+        row.before = out->tokens[at];
+    }
+    return GW_OK;
+}
+
 gw_status gw_draft_by_block(gw_drafter *d, gw_sampler *sampler, int most, gw_draft_proposal *out) {
     const gw_draft_block *b = &d->hidden.block;
     int32_t rows[GW_DECODE_MAX], end = d->n_text - 1, room = d->n_ctx - end;
@@ -59,7 +99,8 @@ gw_status gw_draft_by_block(gw_drafter *d, gw_sampler *sampler, int most, gw_dra
     gw_session_hidden_mark(d->draft, 0);
     GW_TRY(status);
     most = most < n - b->first ? most : n - b->first;
-    status = take_rows(d, sampler, most, out);
+    status = d->hidden.chain != NULL ? take_chain(d, sampler, most, out)
+                                     : take_rows(d, sampler, most, out);
     gw_status forgotten = gw_session_rewind(d->draft, end);
     return status == GW_OK ? forgotten : status;
 }

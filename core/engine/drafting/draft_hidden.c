@@ -152,12 +152,15 @@ gw_status gw_draft_hidden_open(gw_drafter *d) {
     if (h->block.rows == 0) {
         GW_TRY(gw_session_hidden_open(d->draft));
         gw_session_hidden_watch(d->draft, take_own, d);
+        return GW_OK;
     }
-    return GW_OK;
+    return gw_draft_chain_open(d);
 }
 
 void gw_draft_hidden_close(gw_drafter *d) {
     gw_draft_hidden *h = &d->hidden;
+    gw_chain_free(h->chain);
+    free(h->outs);
     if (h->own != NULL) {
         gw_session_hidden_watch(d->target, NULL, NULL);
     }

@@ -4,6 +4,7 @@
 #define GW_ENGINE_DRAFT_STATE_H
 
 #include "core/engine/drafting/draft.h"
+#include "core/engine/drafting/draft_chain.h"
 #include "core/engine/drafting/draft_lookup.h"
 #include "core/engine/sampling/sampler.h"
 
@@ -52,6 +53,8 @@ typedef struct gw_draft_hidden {
     float *own;          /* [width] of the draft model after its row at own_pos             */
     int32_t own_pos;
     gw_draft_block block; /* rows 0: the draft model drafts token by token */
+    gw_chain *chain;      /* its tokens depend on one another; or NULL     */
+    float *outs;          /* [GW_DECODE_MAX, the draft model's width] what it said them by */
     int32_t read; /* leading positions that the draft model has read with the target's states */
 } gw_draft_hidden;
 
@@ -151,6 +154,8 @@ void gw_draft_hidden_close(gw_drafter *d);
 
 /* draft_block.c */
 
+/* Where its blocks have a chain. */
+gw_status gw_draft_chain_open(gw_drafter *d);
 /* What a draft model that drafts by blocks says after the text: at most `most` drafts into *out,
  * which has none; fewer: no more are possible. */
 gw_status gw_draft_by_block(gw_drafter *d, gw_sampler *sampler, int most, gw_draft_proposal *out);

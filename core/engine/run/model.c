@@ -75,7 +75,8 @@ gw_status gw_model_begin(gw_model *m, const gw_model_options *o) {
                        "describes a model; layers that predict one token more have no such file");
     }
     if (o->predictor && !o->vocab_only) {
-        const gw_spec_given predicts = {.predicts = 1};
+        const int chains = o->predictor == GW_PREDICTOR_CHAIN;
+        const gw_spec_given predicts = {.predicts = !chains, .chains = chains};
         return gw_checkpoint_open_as(o->path, o->memory, o->memory_bytes, &predicts,
                                      &m->checkpoint);
     }
@@ -94,6 +95,7 @@ gw_status gw_model_prepare(gw_model *m, const gw_model_options *o,
                            gw_weights_options *load) {
     const char *where = o->path != NULL ? o->path : "(memory)";
     m->hp = *gw_checkpoint_hparams(m->checkpoint);
+    GW_TRY(gw_model_draft_check(m));
     *load = (gw_weights_options){.where = where,
                                  .convert = o->weights,
                                  .progress = o->progress,
@@ -235,6 +237,19 @@ static gw_status try_card(gw_model *m, const gw_model_options *o) {
     return status == GW_E_DEVICE || status == GW_E_CANCELLED || m->place.automatic ? status : GW_OK;
 }
 
+/* The other part of a head that drafts by blocks with a chain, on the same device. */
+static gw_status open_chain(gw_model *m, const gw_model_options *options,
+                            const gw_backend *const *backends) {
+    gw_model_options own = *options;
+    if (m->draft_chain.rank == 0) {
+        return GW_OK;
+    }
+    own.predictor = GW_PREDICTOR_CHAIN;
+    own.target = NULL;
+    own.progress = NULL;
+    return gw_engine_open(&own, backends, &m->chain);
+}
+
 static gw_status open_once(gw_model *m, const gw_model_options *options,
                            const gw_backend *const *backends, const gw_passed *passed) {
     GW_TRY(gw_model_begin(m, options));
@@ -250,6 +265,7 @@ static gw_status open_once(gw_model *m, const gw_model_options *options,
         GW_TRY(options->images ? gw_tower_open(options, backends, 1, &m->tower) : GW_OK);
         GW_TRY(gw_model_load(m, options, backends, passed));
         GW_TRY(gw_model_draft_open(m));
+        GW_TRY(open_chain(m, options, backends));
         GW_TRY(m->tower != NULL ? gw_tower_check(m->tower, m) : GW_OK);
         GW_TRY(found_a_card(m, options) ? try_card(m, options) : GW_OK);
         GW_TRY(gw_checkpoint_unchanged(m->checkpoint));
@@ -286,6 +302,7 @@ void gw_model_free(gw_model *model) {
         return;
     }
     free(model->draft_token);
+    gw_model_free(model->chain);
     gw_tower_free(model->tower);
     gw_adapters_free(model->adapters);
     gw_pair_form_free(model->pairs);

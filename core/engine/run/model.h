@@ -34,6 +34,15 @@ typedef struct gw_draft_block {
     int32_t rows, mask, first;
 } gw_draft_block;
 gw_draft_block gw_model_draft_block(const gw_model *model);
+/* Of such a model, how the token before each row changes what the row says (draft_chain.c). rank 0:
+ * not at all; sure: it also says how sure it is of each token. */
+typedef enum gw_chain_kind { GW_CHAIN_PLAIN, GW_CHAIN_GATED, GW_CHAIN_REMEMBERS } gw_chain_kind;
+typedef struct gw_draft_chain {
+    int32_t rank;
+    gw_chain_kind kind;
+    int sure, sure_by_token;
+} gw_draft_chain;
+gw_draft_chain gw_model_draft_chain(const gw_model *model);
 void gw_model_spread(const gw_model *draft, const float *logits, float *to);
 const gw_model *gw_session_model(const gw_session *s);
 

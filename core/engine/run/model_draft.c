@@ -52,21 +52,55 @@ static gw_status read_tokens(gw_model *m, const gw_stored *t, int32_t n, int32_t
     return status;
 }
 
+static int has_tensor(const gw_model *m, const char *part, const char **name) {
+    for (size_t i = 0; i < gw_checkpoint_count(m->checkpoint); i++) {
+        *name = gw_checkpoint_at(m->checkpoint, i)->name;
+        if (strstr(*name, part) != NULL) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+gw_status gw_model_draft_check(const gw_model *m) {
+    const char *name;
+    if (gw_checkpoint_drafts(m->checkpoint) &&
+        (has_tensor(m, "selector", &name) || has_tensor(m, "conv_", &name) ||
+         has_tensor(m, "_conv.", &name))) {
+        return gw_fail(GW_E_UNSUPPORTED, gw_checkpoint_path(m->checkpoint),
+                       "has %s: convolutions within a block and a choice among its best tokens "
+                       "(DFlash2) are not computed; DFlash and DSpark are",
+                       name);
+    }
+    return GW_OK;
+}
+
+static gw_status read_chain(gw_model *m) {
+    const char *where = gw_checkpoint_path(m->checkpoint), *name;
+    const double rank = named(m, "chain_rank", 0.0);
+    if (rank == 0.0 && has_tensor(m, "markov", &name)) {
+        return gw_fail(GW_E_METADATA, where, "has %s, but does not state markov_rank", name);
+    }
+    if (!(rank >= 0.0 && rank <= 0x1p16)) {
+        return gw_fail(GW_E_METADATA, where, "markov_rank is %g", rank);
+    }
+    m->draft_chain = (gw_draft_chain){
+        .rank = (int32_t)rank,
+        .kind = (gw_chain_kind)named(m, "chain_kind", 0.0),
+        .sure = named(m, "sure", 0.0) > 0.0,
+        .sure_by_token = rank > 0.0 && named(m, "sure_chain", 0.0) > 0.0};
+    return GW_OK;
+}
+
+gw_draft_chain gw_model_draft_chain(const gw_model *model) { return model->draft_chain; }
+
 static gw_status read_block(gw_model *m, int32_t theirs) {
     const char *where = gw_checkpoint_path(m->checkpoint);
     double rows = named(m, "draft_block", 0.0), mask = named(m, "draft_mask", -1.0);
     if (rows == 0.0) {
         return GW_OK;
     }
-    for (size_t i = 0; i < gw_checkpoint_count(m->checkpoint); i++) {
-        const char *name = gw_checkpoint_at(m->checkpoint, i)->name;
-        if (strstr(name, "markov") != NULL || strstr(name, "selector") != NULL) {
-            return gw_fail(GW_E_UNSUPPORTED, where,
-                           "chooses among the tokens of a block by %s (DSpark, DFlash2); such "
-                           "heads are not run",
-                           name);
-        }
-    }
+    GW_TRY(read_chain(m));
     if (!(rows >= 2.0 && rows <= GW_DECODE_MAX)) {
         return gw_fail(GW_E_UNSUPPORTED, where, "drafts blocks of %g tokens; 2 to %d are known",
                        rows, GW_DECODE_MAX);

@@ -34,11 +34,18 @@ struct gw_model {
     gw_sleep_info sleep;
     int32_t *draft_token; /* [n_vocab] of its target, in place of each of its own; NULL: the same */
     gw_draft_block draft_block;
+    gw_draft_chain draft_chain;
+    gw_model *chain; /* its product of low rank; NULL: the blocks have no chain */
 };
+
+/* Option predictor, of what only gw_model_open itself opens: dflash-chain.spec. */
+enum { GW_PREDICTOR_CHAIN = 2 };
 
 /* model_draft.c: of a head that drafts, which of its target's tokens each of its own is; of one
  * that drafts by blocks, what a block is. */
 gw_status gw_model_draft_open(gw_model *m);
+/* Before weights are matched: GW_E_UNSUPPORTED, a head of a kind that is not computed (DFlash2). */
+gw_status gw_model_draft_check(const gw_model *m);
 /* Ids below this are tokens that the model may be fed. */
 int32_t gw_model_tokens(const gw_model *m);
 

@@ -18,6 +18,7 @@ sys.modules["hs_connectors"] = types.SimpleNamespace(FileTransfer=object, Hidden
 import torch  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 from speculators.models.dflash import DFlashDraftModel, DFlashSpeculatorConfig  # noqa: E402
+from speculators.models.dspark import DSparkDraftModel, DSparkSpeculatorConfig  # noqa: E402
 from speculators.models.eagle3 import Eagle3DraftModel, Eagle3SpeculatorConfig  # noqa: E402
 from transformers import LlamaForCausalLM  # noqa: E402
 
@@ -62,9 +63,11 @@ def drafts_of(folder, ids, states):
 def blocks_of(folder, target, ids):
     """[position]: what the block that begins with the token there says of the tokens after it."""
     facts = json.loads((folder / "config.json").read_text())
-    config = DFlashSpeculatorConfig(**{k: v for k, v in facts.items() if k != "architectures"})
+    chains = "markov_rank" in facts
+    made = DSparkSpeculatorConfig if chains else DFlashSpeculatorConfig
+    config = made(**{k: v for k, v in facts.items() if k != "architectures"})
     config.transformer_layer_config._attn_implementation = "eager"
-    model = DFlashDraftModel(config).float().eval()
+    model = (DSparkDraftModel if chains else DFlashDraftModel)(config).float().eval()
     weights = {k: v.float() if v.is_floating_point() else v for k, v in load_file(folder / "model.safetensors").items()}
     missing, unknown = model.load_state_dict(weights, strict=False)
     assert not unknown, unknown
@@ -75,12 +78,32 @@ def blocks_of(folder, target, ids):
     states = torch.cat([streams[i] for i in config.aux_hidden_state_layer_ids], dim=-1)
     n, size = ids.shape[1], config.block_size
     wide = torch.nn.functional.pad(ids, (0, size))  # anchors stand at least a block before the end
-    _, logits, _, _, at = model._backbone_forward(
+    hidden, logits, _, _, at = model._backbone_forward(
         torch.nn.functional.pad(states, (0, 0, 0, size)), wide, torch.ones_like(wide),
         torch.zeros(1, n + size, target.config.hidden_size), torch.zeros_like(wide), max_anchors=n)
     assert at[::size].tolist() == list(range(n))
-    said = logits[0].argmax(-1).reshape(n, size)[:, 0 if config.sample_from_anchor else 1:]
+    first = 0 if config.sample_from_anchor else 1
+    if chains:
+        return chains_of(model, ids[0].tolist(), hidden.reshape(n, size, -1)[:, first:], logits.reshape(n, size, -1)[:, first:])
+    said = logits[0].argmax(-1).reshape(n, size)[:, first:]
     return (said + model.d2t[said] if model.d2t is not None else said).tolist()
+
+
+@torch.no_grad()
+def chains_of(model, ids, hidden, logits):
+    """[position]: each token of the block by the ones drafted before it; then how sure the head is of each."""
+    out = []
+    for token, states, base in zip(ids, hidden, logits):
+        tokens, sure = [token], []
+        for k in range(len(base)):
+            before = torch.tensor([tokens])
+            bias = model.markov_head.block_bias(prev_token_ids=before, hidden_states=states[None, :k + 1])
+            said = (base[k] + bias[0, k]).argmax()
+            by = [states[k]] + [model.markov_head.prev_embeddings(before)[0, k]] * model.config.confidence_head_with_markov
+            sure.append(round(torch.sigmoid(model.confidence_head(torch.cat(by))).item(), 5))
+            tokens.append(int(said + model.d2t[said] if model.d2t is not None else said))
+        out.append(tokens[1:] + sure)
+    return out
 
 
 def main():
@@ -90,14 +113,14 @@ def main():
     with tempfile.TemporaryDirectory() as at:
         for variant in draft_heads.VARIANTS:
             draft_heads.speculators(tales, Path(at) / variant, variant)
-        for variant in draft_heads.BLOCKS:
+        for variant in [*draft_heads.BLOCKS, *draft_heads.CHAINS]:
             draft_heads.blocks(tales, Path(at) / variant, variant)
         for seed in range(2):
             ids = text_of(target, seed)
             states = states_of(target, ids)
             texts.append({"ids": ids[0].tolist(),
                           **{v: drafts_of(Path(at) / v, ids, states) for v in draft_heads.VARIANTS},
-                          **{v: blocks_of(Path(at) / v, target, ids) for v in draft_heads.BLOCKS}})
+                          **{v: blocks_of(Path(at) / v, target, ids) for v in [*draft_heads.BLOCKS, *draft_heads.CHAINS]}})
     (HERE / "goldens.json").write_text(json.dumps({"texts": texts}) + "\n")
 
 
