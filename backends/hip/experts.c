@@ -137,16 +137,18 @@ static int is_each(const gw_node *node, const struct gw_experts_params *p, gw_fm
     return plain && (node->args.experts.order == GW_ORDER_PREFILL || p->k <= GW_LANES);
 }
 
-/* The products of weight i to p->sums[i]. */
+/* The products of weight i to p->sums[i]; of sorted entries those of n weights of a format. */
 static gw_status product(struct gw_segment *segment, const gw_node *node, way how,
-                         const struct gw_experts_params *of, int i) {
+                         const struct gw_experts_params *of, int i, int n) {
     struct gw_experts_params one = *of, *p = &one;
     gw_fmt fmt = node->w[i]->fmt;
     unsigned entries = entries_of(segment, p);
     char name[64];
-    p->w[0] = of->w[i];
-    p->bias[0] = of->bias[i];
-    p->sums[0] = of->sums[i];
+    for (int j = 0; j < n; j++) {
+        p->w[j] = of->w[i + j];
+        p->bias[j] = of->bias[i + j];
+        p->sums[j] = of->sums[i + j];
+    }
     if (how == APART) {
         int each = is_each(node, p, fmt);
         size_t numbers = each ? (size_t)entries * (size_t)p->m : (size_t)p->m;
@@ -158,8 +160,8 @@ static gw_status product(struct gw_segment *segment, const gw_node *node, way ho
     name_of(name, sizeof name, "gemm", fmt);
     return gw_hip_record(segment, node, name,
                          GW_EXPERTS_TILES(entries, (unsigned)p->experts, (unsigned)p->tokens),
-                         gw_hip_groups((size_t)p->m, GW_GEMM_WAVES_FEW * GW_STRIP_ROWS), 1,
-                         (unsigned)(GW_GEMM_WAVES_FEW * segment->device->warp), 1, 1,
+                         gw_hip_groups((size_t)p->m, GW_GEMM_WAVES_FEW * GW_STRIP_ROWS),
+                         (unsigned)n, (unsigned)(GW_GEMM_WAVES_FEW * segment->device->warp), 1, 1,
                          (unsigned)gemm_shared(segment->device, fmt), p, sizeof *p);
 }
 
@@ -300,8 +302,9 @@ static gw_status record_experts(struct gw_segment *segment, const gw_kernel *ker
     if (how == SORTED) {
         GW_TRY(sort(segment, node, &p));
     }
-    for (int i = 0; i < n; i++) {
-        GW_TRY(product(segment, node, how, &p, i));
+    int together = how == SORTED && n == 2 && node->w[0]->fmt == node->w[1]->fmt ? 2 : 1;
+    for (int i = 0; i < n; i += together) {
+        GW_TRY(product(segment, node, how, &p, i, together));
     }
     return gw_hip_record(segment, node, glu ? "gw_experts_act" : "gw_experts_join", across,
                          glu ? entries : (unsigned)segment->rows, 1, GW_EXPERTS_THREADS, 1, 1, 0,

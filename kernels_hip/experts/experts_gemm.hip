@@ -5,7 +5,9 @@
 
 #if GW_MMA
 
-enum { WAVES_HERE = GW_GEMM_WAVES_FEW };
+/* Tiles of tokens are taken two at a time (load_tokens): multiples of 16 entries are whole pairs
+ * where such a tile has 8 tokens. */
+enum { WAVES_HERE = GW_GEMM_WAVES_FEW, PAIRS_OF_16 = GW_MMA_N == 8 };
 
 /* This thread's blocks of x, of tokens that stay the same. */
 template <class T> struct sources {
@@ -46,7 +48,8 @@ __device__ static inline void product(const gw_experts_params &p, const gw_exper
     const int blocks = p.k / GW_ACT_BLOCK, units = (blocks + BLOCKS - 1) / BLOCKS;
     const int strips = p.m / GW_MMA_M, mine = (int)blockIdx.y * WAVES_HERE + wave;
     const int strip = tile_of.expert * strips + (mine < strips ? mine : strips - 1);
-    const uint8_t *from = p.w[0] + (size_t)strip * units * F::RECORD;
+    const int which = (int)blockIdx.z;
+    const uint8_t *from = p.w[which] + (size_t)strip * units * F::RECORD;
     unsigned char *x = shared + WAVES_HERE * T::RING * F::RECORD;
     unsigned char *ring = shared + wave * T::RING * F::RECORD;
     const token_places places = find_tokens(lane);
@@ -90,7 +93,8 @@ __device__ static inline void product(const gw_experts_params &p, const gw_exper
             const int at = tile_of.first + j * GW_MMA_N + gw_mma_c_col(lane, k);
             if (there && at < tile_of.end) {
                 const int entry = p.list[at];
-                p.sums[0][(size_t)entry * p.m + r] = gw_expert_sum(p, entry, 0, of, acc[j][k]);
+                p.sums[which][(size_t)entry * p.m + r] =
+                    gw_expert_sum(p, entry, which, of, acc[j][k]);
             }
         }
     }
@@ -104,15 +108,21 @@ __device__ static inline void product_any(const gw_experts_params &p, unsigned c
         return;
     }
     const gw_experts_tile at = p.tiles[blockIdx.x];
-    if (at.end - at.first <= 32) {
+    const int entries = at.end - at.first;
+    if (PAIRS_OF_16 && entries <= 16) {
+        product<F, 2>(p, at, shared);
+    } else if (entries <= 32) {
         product<F, 32 / GW_MMA_N>(p, at, shared);
+    } else if (PAIRS_OF_16 && entries <= 48) {
+        product<F, 6>(p, at, shared);
     } else {
         product<F, 64 / GW_MMA_N>(p, at, shared);
     }
 }
 
+/* Three blocks to a multiprocessor: waves wait for their records, and more of them hide it. */
 #define GEMM(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)                     \
-    GW_KERNEL(gw_experts_gemm_##name, struct gw_experts_params, WAVES_HERE *LANES, 1) {            \
+    GW_KERNEL(gw_experts_gemm_##name, struct gw_experts_params, WAVES_HERE *LANES, 3) {            \
         GW_SHARED_DYNAMIC(unsigned char, shared);                                                  \
         product_any<format<low, high, offset, levels, term, sub, heads, bytes>>(p, shared);        \
     }

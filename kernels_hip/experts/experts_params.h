@@ -66,8 +66,9 @@ struct gw_experts_params {
  * entries). gw_experts_each_FORMAT: the same of f32, f16 and bf16, a thread per result; grid
  * (entries * m over threads); in the decode order k is at most 32. gw_experts_sort: one block.
  * gw_experts_gemm_FORMAT: the same sums of sorted entries in the prefill order, grid (most tiles,
- * strips of m over waves of a block). gw_experts_act: sums to y of EXPERTS_GLU, grid (m over
- * threads, entries); gw_experts_join: sums to y of EXPERTS_DOWN, grid (m over threads, rows).
+ * strips of m over waves of a block, one weight or two of a format). gw_experts_act: sums to y of
+ * EXPERTS_GLU, grid (m over threads, entries); gw_experts_join: sums to y of EXPERTS_DOWN, grid
+ * (m over threads, rows).
  * gw_experts_glu_FORMAT, gw_experts_down_FORMAT: all of it in the decode order; grid (m / 32,
  * entries), (m / 16, rows). m is a multiple of 32, of 16 then. With a shared expert the first
  * `rows` of gw_experts_glu's second dimension are its, and the first one counts the larger of m
