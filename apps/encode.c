@@ -2,6 +2,7 @@
 #include "apps/encode.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -292,4 +293,24 @@ void app_encoded_free(app_encoded *e) {
     free(e->ids);
     free(e->types);
     memset(e, 0, sizeof *e);
+}
+
+float app_match(const float *query, size_t n_query, const float *document, const char *kept,
+                size_t n, size_t width) {
+    double sum = 0.0;
+    for (size_t q = 0; q < n_query; q++) {
+        double most = -INFINITY;
+        for (size_t i = 0; i < n; i++) {
+            double product = 0.0;
+            if (kept != NULL && !kept[i]) {
+                continue;
+            }
+            for (size_t k = 0; k < width; k++) {
+                product += (double)query[q * width + k] * (double)document[i * width + k];
+            }
+            most = product > most ? product : most;
+        }
+        sum += isinf(most) ? 0.0 : most;
+    }
+    return (float)sum;
 }

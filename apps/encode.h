@@ -50,4 +50,10 @@ int app_encode(const app_options *o, gw_model *model, const gw_encoder *encoder,
                const char *query, app_encoded *out);
 void app_encoded_free(app_encoded *e);
 
+/* How well a document answers a query by late interaction (ColBERT's MaxSim): for each vector of
+ * the query [n_query, width] the largest product with one of the document's [n, width], summed; 0
+ * where the document has none. kept [n]: which of its tokens' vectors count; NULL: all. */
+float app_match(const float *query, size_t n_query, const float *document, const char *kept,
+                size_t n, size_t width);
+
 #endif

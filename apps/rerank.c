@@ -1,9 +1,10 @@
-/* apps/rerank.c - `godwit rerank`: scores of texts by a classifier. */
+/* apps/rerank.c - `godwit rerank`: scores of texts by a classifier, or by late interaction. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "apps/encode.h"
 #include "apps/output.h"
+#include "apps/vectors/rows.h"
 
 static int score_ids(const app_options *o, gw_model *model, gw_encoder *encoder) {
     gw_encoder_info info;
@@ -60,19 +61,16 @@ static int print_order(const app_options *o, const app_items *items, const score
     return out_failed() ? APP_FAILURE : APP_OK;
 }
 
-static int score_documents(const app_options *o, gw_model *model, gw_encoder *encoder,
-                           const app_items *items) {
+/* By the classifier's labels, of two the second says yes. */
+static int judge(const app_options *o, gw_model *model, gw_encoder *encoder, const app_items *items,
+                 size_t labels, float *out) {
     enum { SLICE = 256 };
-    gw_encoder_info info;
     app_progress progress;
     int code = APP_OK;
-    gw_encoder_get_info(encoder, &info);
-    size_t labels = (size_t)info.labels;
-    scored *order = calloc(items->n, sizeof *order);
     float *scores = malloc(SLICE * (labels + 1) * sizeof *scores);
-    if (order == NULL || scores == NULL) {
-        app_error("no memory for %zu scores", items->n);
-        code = APP_FAILURE;
+    if (scores == NULL) {
+        app_error("no memory for %d scores", SLICE);
+        return APP_FAILURE;
     }
     progress_begin(&progress, "scoring");
     for (size_t at = 0; at < items->n && code == APP_OK; at += SLICE) {
@@ -84,14 +82,35 @@ static int score_documents(const app_options *o, gw_model *model, gw_encoder *en
             gw_status status = gw_encoder_score(encoder, tokens.texts, n, scores);
             code = status == GW_OK ? APP_OK : app_fail(status);
         }
-        for (size_t i = 0; i < n && code == APP_OK; i++) { /* of two labels the second says yes */
+        for (size_t i = 0; i < n && code == APP_OK; i++) {
             const float *s = scores + i * labels;
-            order[at + i] = (scored){labels == 2 ? s[1] - s[0] : s[0], at + i};
+            out[at + i] = labels == 2 ? s[1] - s[0] : s[0];
         }
         app_encoded_free(&tokens);
     }
     progress_end(&progress);
+    free(scores);
+    return code;
+}
+
+static int score_documents(const app_options *o, gw_model *model, gw_encoder *encoder,
+                           const app_items *items) {
+    gw_encoder_info info;
+    gw_encoder_get_info(encoder, &info);
+    scored *order = calloc(items->n + 1, sizeof *order);
+    float *scores = calloc(items->n + 1, sizeof *scores);
+    int code = APP_FAILURE;
+    if (order == NULL || scores == NULL) {
+        app_error("no memory for %zu scores", items->n);
+    } else if (info.labels == 0 && info.per_token) {
+        code = vectors_match(o, encoder, items, scores);
+    } else {
+        code = judge(o, model, encoder, items, (size_t)info.labels, scores);
+    }
     if (code == APP_OK) {
+        for (size_t i = 0; i < items->n; i++) {
+            order[i] = (scored){scores[i], i};
+        }
         qsort(order, items->n, sizeof *order, by_score);
         code = print_order(o, items, order);
     }
@@ -132,8 +151,10 @@ const app_command command_rerank = {
         "each line of FILE.jsonl, with the model's classifier, and prints them best first: score,\n"
         "number of the line (or the member \"id\"), text. Scores are as the classifier gives them; "
         "of\n"
-        "two labels, how much the second is above the first. With --ids one pair's tokens: "
-        "\"score: \".\n",
+        "two labels, how much the second is above the first. Models of late interaction (ColBERT)\n"
+        "score by their vectors: the sum, over the query's tokens, of the best product with one "
+        "of\n"
+        "the document's. With --ids one pair's tokens: \"score: \".\n",
     .examples = "  godwit rerank -m bge-reranker-base -q \"how do birds fly\" -f documents.txt\n"
                 "  godwit rerank -m bge-reranker-base --ids 0,31,2,2,77,2\n",
     .operand = "--model",

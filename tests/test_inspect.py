@@ -243,3 +243,5 @@ def test_blocks_of_unknown_families(tmp_path):
     blocks = needed(bare)
     assert set(blocks) == {"windows of attention", "latent attention", "an encoder of sound"}
     assert blocks["latent attention"]["seen"] == "text_config.nested.kv_lora_rank"
+    (bare / "config.json").write_text(json.dumps({"architectures": ["OtherForCausalLM"], "engram_layer_ids": [1, 14]}))
+    assert {k: b["by"] for k, b in needed(bare).items()} == {"rows of tables by n-grams under a gate": None}

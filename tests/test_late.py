@@ -116,8 +116,46 @@ def test_scores_of_a_classifier(tmp_path):
         tensors[name] = ("F32", shape, np.zeros(shape, "<f4").tobytes())
     write_safetensors(folder / "model.safetensors", tensors)
     with serving("--embeddings", model=folder) as s:
-        answer = s.post("/v1/rerank", {"query": "a gull", "documents": ["on"]}, expect=501)
-        assert "makes vectors, no scores" in answer["error"]["message"]
+        row = s.post("/v1/rerank", {"query": "a gull", "documents": ["on"]})["results"][0]
+        assert row["relevance_score"] == pytest.approx(best("a gull", ["on"], DATA / "goldens-families/colbert")[0], abs=1e-5)
+
+
+def vectors(folder, text, use):
+    """The vectors that stand against PyLate's above."""
+    done = run("embed", "-m", folder, "-p", text, "--prompt-name", use, "--truncate", "-q")
+    return np.array(json.loads(done.stdout)["embedding"])
+
+
+def best(query, documents, folder):
+    """MaxSim: of each of the query's vectors the largest product with one of the document's."""
+    q = vectors(folder, query, "query")
+    return [float((q @ vectors(folder, d, "document").T).max(1).sum()) for d in documents]
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_rerank(name, tmp_path):
+    folder = DATA / "goldens-families" / name
+    lines = json.loads((folder / "texts.json").read_text())
+    query, documents = lines["query"][0], [*lines["document"], "a gull?", "on, no"]
+    want = best(query, documents, folder)
+    order = sorted(range(len(want)), key=lambda i: -want[i])
+    assert len({round(x, 4) for x in want}) > 2
+    file = tmp_path / "documents.jsonl"
+    file.write_text("".join(json.dumps({"text": x, "id": i}) + "\n" for i, x in enumerate(documents)))
+    rows = [x.split("\t") for x in run("rerank", "-m", folder, "-q", query, "-f", file, "--truncate").stdout.splitlines()]
+    assert [int(x[1]) for x in rows] == order
+    assert [float(x[0]) for x in rows] == pytest.approx([want[i] for i in order], abs=1e-5)
+    done = run("rerank", "-m", folder, "-q", "a gull " * 40, "-f", file, check=False)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "the query: " in done.stderr
+    with serving("--embeddings", model=folder) as s:
+        asked = {"query": query, "documents": documents, "truncation": True}
+        found = s.post("/v1/rerank", asked)
+        assert [x["index"] for x in found["results"]] == order
+        assert [x["relevance_score"] for x in found["results"]] == pytest.approx([want[i] for i in order], abs=1e-5)
+        n = len(vectors(folder, query, "query"))
+        mean = s.post("/v2/rerank", {"query": query, "documents": documents, "top_n": 2})["results"]
+        assert [x["relevance_score"] for x in mean] == pytest.approx([want[i] / n for i in order[:2]], abs=1e-5)
+        assert s.post("/v1/rerank", {"query": 3, "documents": ["on"]}, expect=400)["error"]["param"] == "query"
 
 
 def test_inputs_of_layers():

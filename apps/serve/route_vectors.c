@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/encode.h"
 #include "apps/serve/job.h"
 #include "apps/serve/routes.h"
 
@@ -251,6 +252,15 @@ static json_t *usage_of(const texts *t) {
                      (json_int_t)t->tokens);
 }
 
+static int hold_more(job *j, uint64_t bytes) {
+    if (account_set(j->s->account, &j->hold, j->hold.bytes + bytes) != 0) {
+        fault_set(&j->f, 503, NULL, "too many long requests are held at once: try again later");
+        j->f.retry_after = 5;
+        return -1;
+    }
+    return 0;
+}
+
 /* The vectors as they are written take their place in the account: JSON numbers are large. */
 static int hold_vectors(job *j, const texts *t, size_t d, int packed) {
     size_t vectors = j->m->encodes.per_token ? t->tokens : t->n;
@@ -263,12 +273,7 @@ static int hold_vectors(job *j, const texts *t, size_t d, int packed) {
                          t->n, (unsigned long long)(bytes >> 20),
                          packed ? "" : ", or ask for base64");
     }
-    if (account_set(j->s->account, &j->hold, j->hold.bytes + bytes) != 0) {
-        fault_set(&j->f, 503, NULL, "too many long requests are held at once: try again later");
-        j->f.retry_after = 5;
-        return -1;
-    }
-    return 0;
+    return hold_more(j, bytes);
 }
 
 /* A list of vectors of a text's tokens; of a document those that it keeps. */
@@ -404,6 +409,11 @@ static json_t *run_old_embedding(job *j) {
 
 /* ---- scores ---------------------------------------------------------------------------------- */
 
+/* Scores by vectors of tokens, where the model has no classifier. */
+static int is_late(const job *j) {
+    return j->m->encodes.labels == 0 && j->m->encodes.per_token;
+}
+
 typedef struct scored {
     float score;
     size_t index;
@@ -421,24 +431,31 @@ static const json_t *document_text(const json_t *document) {
     return json_is_string(text) ? text : NULL;
 }
 
-/* Alone, so that one that is at fault is named and not the documents. */
-static int check_query(job *j, const json_t *query, int cut) {
-    texts t = {.at = calloc(1, sizeof *t.at), .field = "query", .cut = cut};
-    if (!json_is_string(query)) {
-        fault_set(&j->f, 400, "query", "query: a text is needed");
-    } else if (t.at == NULL) {
-        no_memory(j);
-    } else {
-        add_text(j, &t, "", query, NULL);
-    }
-    free_texts(&t);
-    return j->f.status == 0 ? 0 : -1;
+/* What is put before texts of this use; pairs of a query and a document have nothing. */
+static const char *prompt_of(const job *j, const char *name) {
+    const char *text = is_late(j) ? gw_encoder_prompt(j->m->encoder, name) : "";
+    return text != NULL ? text : "";
 }
 
-static int read_pairs(job *j, const json_t *documents, texts *t) {
+/* Alone, so that one that is at fault is named and not the documents. */
+static int read_query(job *j, const json_t *query, texts *q) {
+    q->at = calloc(1, sizeof *q->at);
+    q->seen = calloc(1, sizeof *q->seen);
+    if (q->at == NULL || q->seen == NULL) {
+        return no_memory(j);
+    }
+    return json_is_string(query) ? add_text(j, q, prompt_of(j, "query"), query, NULL)
+                                 : fault_set(&j->f, 400, "query", "query: a text is needed");
+}
+
+/* t: pairs of the query and each document, or, of late interaction, documents. */
+static int read_documents(job *j, const json_t *documents, texts *q, texts *t) {
     const json_t *query = json_object_get(j->ask.root, "query");
+    const char *before = prompt_of(j, "document");
+    const int late = is_late(j);
     size_t n = json_array_size(documents);
-    if (check_query(j, query, t->cut) != 0) {
+    q->cut = t->cut;
+    if (read_query(j, query, q) != 0) {
         return -1;
     }
     if (n == 0 || n > TEXTS_MAX) {
@@ -446,7 +463,8 @@ static int read_pairs(job *j, const json_t *documents, texts *t) {
                          TEXTS_MAX);
     }
     t->at = calloc(n, sizeof *t->at);
-    if (t->at == NULL) {
+    t->seen = calloc(n, sizeof *t->seen);
+    if (t->at == NULL || t->seen == NULL) {
         return no_memory(j);
     }
     for (size_t i = 0; i < n; i++) {
@@ -454,17 +472,55 @@ static int read_pairs(job *j, const json_t *documents, texts *t) {
         if (text == NULL) {
             return fault_set(&j->f, 400, t->field, "%s[%zu]: a text is needed", t->field, i);
         }
-        if (add_text(j, t, "", query, text) != 0) {
+        if (add_text(j, t, before, late ? text : query, late ? NULL : text) != 0) {
             return -1;
         }
     }
     return 0;
 }
 
+/* Which tokens of a document have a vector that counts. */
+static void find_kept(const job *j, const gw_encoder_text *text, char *kept) {
+    for (size_t i = 0; i < text->n; i++) {
+        kept[i] = (char)(gw_encoder_keeps(j->m->encoder, text->ids[i]) != 0);
+    }
+}
+
+/* Scores out [t->n] of late interaction, with the vectors of a slice of documents at a time. */
+static int match(job *j, const texts *q, const texts *t, float *out) {
+    size_t width = (size_t)j->m->encodes.width, most = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        most = t->at[i].n > most ? t->at[i].n : most;
+    }
+    size_t room = most * (t->n < SLICE ? t->n : SLICE);
+    if (hold_more(j, (q->tokens + room) * width * sizeof(float)) != 0) {
+        return -1;
+    }
+    float *asked = calloc(q->tokens + room, width * sizeof *asked);
+    char *kept = malloc(most);
+    int code = asked != NULL && kept != NULL ? compute_rows(j, q, asked, width) : no_memory(j);
+    for (size_t i = 0; i < t->n && code == 0; i += SLICE) {
+        texts some = *t;
+        float *row = asked + q->tokens * width;
+        some.at += i;
+        some.seen += i;
+        some.n = t->n - i < SLICE ? t->n - i : SLICE;
+        code = compute_rows(j, &some, row, width);
+        for (size_t k = 0; k < some.n && code == 0; row += some.at[k++].n * width) {
+            find_kept(j, &some.at[k], kept);
+            out[i + k] = app_match(asked, q->tokens, row, kept, some.at[k].n, width);
+        }
+    }
+    free(asked);
+    free(kept);
+    return code;
+}
+
 /* How an API asks for scores and is answered. */
 typedef struct rerank_form {
     int tei;    /* a list of {index, score, text} */
     int cohere; /* between 0 and 1; documents that are too long are cut */
+    size_t vectors; /* of the query, of late interaction: scores that are not raw are their mean */
     int shown;  /* the texts come back */
     int raw;    /* the classifier's own numbers */
     int64_t top;
@@ -472,7 +528,9 @@ typedef struct rerank_form {
 
 static json_t *row_of(const scored *one, const json_t *documents, const rerank_form *form) {
     const json_t *text = document_text(json_array_get(documents, one->index));
-    double score = form->raw ? (double)one->score : 1 / (1 + exp(-(double)one->score));
+    double score = form->raw           ? (double)one->score
+                   : form->vectors > 0 ? (double)one->score / (double)form->vectors
+                                       : 1 / (1 + exp(-(double)one->score));
     json_t *row = json_pack("{s:I, s:f}", "index", (json_int_t)one->index,
                             form->tei ? "score" : "relevance_score", score);
     if (form->shown) {
@@ -483,12 +541,16 @@ static json_t *row_of(const scored *one, const json_t *documents, const rerank_f
     return row;
 }
 
-static json_t *scores(job *j, const json_t *documents, const texts *t, const rerank_form *form) {
-    size_t labels = (size_t)j->m->encodes.labels;
+static json_t *scores(job *j, const json_t *documents, const texts *q, const texts *t,
+                      const rerank_form *form) {
+    const int late = is_late(j);
+    size_t labels = late ? 1 : (size_t)j->m->encodes.labels;
+    const texts all = {.tokens = t->tokens + (late ? q->tokens : 0)}; /* pairs have the query */
     float *out = calloc(t->n, labels * sizeof *out);
     scored *order = calloc(t->n, sizeof *order);
     json_t *results = json_array();
-    if (out == NULL || order == NULL || compute(j, t, out, labels, 1) != 0) {
+    if (out == NULL || order == NULL ||
+        (late ? match(j, q, t, out) : compute(j, t, out, labels, 1)) != 0) {
         free(out);
         free(order);
         json_decref(results);
@@ -508,7 +570,7 @@ static json_t *scores(job *j, const json_t *documents, const texts *t, const rer
         return results;
     }
     return json_pack("{s:s, s:s, s:s, s:o, s:o, s:{s:{s:s}, s:{s:i}}}", "id", j->id, "object",
-                     "list", "model", job_model(j), "usage", usage_of(t), "results", results,
+                     "list", "model", job_model(j), "usage", usage_of(&all), "results", results,
                      "meta", "api_version", "version", form->cohere ? "2" : "1", "billed_units",
                      "search_units", 1);
 }
@@ -533,22 +595,24 @@ static int read_form(job *j, rerank_form *form) {
 static json_t *rerank(job *j, rerank_form *form) {
     const json_t *documents = json_object_get(j->ask.root, "documents");
     const json_t *given = json_object_get(j->ask.root, "texts");
-    texts t = {.cut = form->cohere};
+    texts q = {.field = "query", .use = GW_USE_QUERY}, t = {.cut = form->cohere};
     json_t *answer = NULL;
     if (documents == NULL && given != NULL) { /* as llama-server tells them apart */
         documents = given;
         form->tei = 1;
     }
-    if (is_encoder(j, "/v1/rerank") == 0 && j->m->encodes.labels == 0) {
+    if (is_encoder(j, "/v1/rerank") == 0 && j->m->encodes.labels == 0 && !is_late(j)) {
         fault_set(&j->f, 501, "model", "%s has no classifier: it makes vectors, no scores",
                   j->m->id);
     }
     t.field = form->tei ? "texts" : "documents";
     if (j->f.status == 0 && read_form(j, form) == 0 &&
         ask_bool(j->ask.root, form->tei ? "truncate" : "truncation", &t.cut, &j->f) == 0 &&
-        read_pairs(j, documents, &t) == 0) {
-        answer = scores(j, documents, &t, form);
+        read_documents(j, documents, &q, &t) == 0) {
+        form->vectors = is_late(j) ? q.tokens : 0;
+        answer = scores(j, documents, &q, &t, form);
     }
+    free_texts(&q);
     free_texts(&t);
     return answer;
 }

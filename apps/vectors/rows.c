@@ -60,6 +60,10 @@ static int add_text(const app_options *o, const gw_encoder *encoder, gw_encoder_
     gw_status status =
         gw_encoder_tokens(encoder, whole, before + item->bytes, use, o->truncate, &ids, &n, &seen);
     free(whole);
+    if (status == GW_E_CONTEXT && item->at == o->query) {
+        app_error("the query: %s; --truncate keeps the first ones", gw_error_text());
+        return APP_FAILURE;
+    }
     if (status == GW_E_CONTEXT) {
         app_error("text %zu: %s; --truncate keeps the first ones", s->before + s->n + 1,
                   gw_error_text());
@@ -236,5 +240,53 @@ int vectors_rows(const app_options *o, gw_encoder *encoder) {
     app_items_free(&items);
     free(all.at);
     free(all.counts);
+    return code;
+}
+
+/* ---- scores ---------------------------------------------------------------------------------- */
+
+static const char *prompt_of(const gw_encoder *encoder, const char *name) {
+    const char *stated = gw_encoder_prompt(encoder, name);
+    return stated != NULL ? stated : "";
+}
+
+/* Vectors of items [first, first + n) in place of what was there. */
+static int embed_items(const app_options *o, gw_encoder *encoder, gw_encoder_use use,
+                       const app_item *items, size_t n, slice *s, rows *out) {
+    const char *prefix = prompt_of(encoder, use == GW_USE_QUERY ? "query" : "document");
+    int code = APP_OK;
+    out->n = out->texts = 0;
+    for (size_t i = 0; i < n && code == APP_OK; i++) {
+        code = add_text(o, encoder, use, &items[i], prefix, s);
+    }
+    code = code == APP_OK ? embed_slice(encoder, use, s, out) : code;
+    free_slice(s);
+    return code;
+}
+
+int vectors_match(const app_options *o, gw_encoder *encoder, const app_items *items,
+                  float *scores) {
+    gw_encoder_info info;
+    gw_encoder_get_info(encoder, &info);
+    const app_item query = {.at = o->query, .bytes = strlen(o->query)};
+    int64_t of_query, of_documents[SLICE];
+    rows asked = {.width = (size_t)info.width, .counts = &of_query};
+    rows found = {.width = (size_t)info.width, .counts = of_documents};
+    slice some = {.n = 0}, one = {.n = 0};
+    app_progress progress;
+    progress_begin(&progress, "scoring");
+    int code = embed_items(o, encoder, GW_USE_QUERY, &query, 1, &one, &asked);
+    for (size_t i = 0; i < items->n && code == APP_OK; i += SLICE) {
+        size_t n = items->n - i < SLICE ? items->n - i : SLICE, row = 0;
+        progress_update(&progress, i, items->n, NULL);
+        code = embed_items(o, encoder, GW_USE_DOCUMENT, items->at + i, n, &some, &found);
+        for (size_t t = 0; t < n && code == APP_OK; row += (size_t)of_documents[t++]) {
+            scores[i + t] = app_match(asked.at, asked.n, found.at + row * found.width, NULL,
+                                      (size_t)of_documents[t], found.width);
+        }
+    }
+    progress_end(&progress);
+    free(asked.at);
+    free(found.at);
     return code;
 }
