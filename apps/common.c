@@ -131,7 +131,9 @@ int app_model_options(const app_options *o, const char *path, int32_t threads, c
     if (devices == NULL) {
         return app_fail(GW_E_LIMIT);
     }
-    if (o->no_kv_offload && o->kv_host_layers != NULL && strcmp(o->kv_host_layers, "all") != 0) {
+    /* "auto" stands there too where nobody said anything */
+    if (o->no_kv_offload && o->kv_host_layers != NULL && strcmp(o->kv_host_layers, "all") != 0 &&
+        strcmp(o->kv_host_layers, "auto") != 0) {
         app_error("--no-kv-offload and --kv-host-layers %s exclude each other: of how many layers "
                   "are the caches to lie in main memory?",
                   o->kv_host_layers);
