@@ -77,20 +77,12 @@ def test_radeon(name, rows):
 
 @pytest.mark.skipif(SYSTEM, reason="of the emulator")
 @pytest.mark.parametrize("rows", ["prefill", "decode", "5"])
-def test_radeon_without_matrices(rows):
-    """gfx1030, as gfx906 and sm_75: products and attention in digits by dot products."""
+@pytest.mark.parametrize("driver", [PLAIN, GFX12], ids=["gfx1030", "gfx12"])
+def test_other_radeons(driver, rows):
+    """gfx1030, as gfx906 and sm_75: products and attention in digits by dot products; gfx1201: by its WMMA."""
     ids = IDS if rows == "prefill" else IDS[:18]
     want = cpu_hash(TINY, ids, "--rows", rows)
-    assert logits_hash(TINY, ids, "--rows", rows, *HIP, env={"GODWIT_HIP_DRIVER": str(PLAIN)}) == want
-
-
-@pytest.mark.skipif(SYSTEM, reason="of the emulator")
-@pytest.mark.parametrize("rows", ["prefill", "decode", "5"])
-def test_gfx12(rows):
-    """Products of prompts and of several rows, and attention in digits over a whole page, by gfx1201's WMMA."""
-    ids = IDS if rows == "prefill" else IDS[:18]
-    want = cpu_hash(TINY, ids, "--rows", rows)
-    assert logits_hash(TINY, ids, "--rows", rows, *HIP, env={"GODWIT_HIP_DRIVER": str(GFX12)}) == want
+    assert logits_hash(TINY, ids, "--rows", rows, *HIP, env={"GODWIT_HIP_DRIVER": str(driver)}) == want
 
 
 @pytest.mark.skipif(SYSTEM, reason="of the emulator")
